@@ -1,0 +1,1 @@
+"""Collective algorithms as schedules: proved, run, counted and shown from one generator each."""
