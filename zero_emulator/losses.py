@@ -1,0 +1,64 @@
+"""Losses that add up: over ranks and micro-batches, the parts of a batch sum to the whole.
+
+Every part is divided by the number of samples in the *global* batch. A mean of each part's own mean would
+weigh the samples of a small part more than those of a large one.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from zero_emulator.layout import Array
+
+LossFunction = Callable[[Array, Array, int], tuple[float, Array]]
+
+
+def softmax_cross_entropy(outputs: Array, targets: Array, global_count: int) -> tuple[float, Array]:
+    """These rows' share of the mean of -log softmax(outputs)[target], and its gradient by the outputs.
+
+    ``outputs`` (rows, classes) and ``targets`` (rows,) of class indices are only read; 0 rows are fine. The
+    loss is summed in float64, the gradient (rows, classes) keeps the dtype of the outputs. ValueError for
+    shapes that do not match, a negative class, or more rows than ``global_count``.
+    """
+    _check_shapes(outputs, targets, outputs.shape[:1], global_count)
+    if np.any(targets < 0):
+        raise ValueError(f"class {targets.min()} is negative: number classes from 0, leave out other rows")
+    rows = np.arange(len(outputs))
+    shifted = outputs - outputs.max(axis=1, keepdims=True)  # the largest exponent is 0: exp cannot overflow
+    softmax = np.exp(shifted)
+    sums = softmax.sum(axis=1, keepdims=True)
+    loss = np.sum(np.log(sums[:, 0]) - shifted[rows, targets], dtype=np.float64)
+
+    softmax /= sums
+    grad = softmax
+    grad[rows, targets] -= 1
+    grad /= global_count
+    return float(loss) / global_count, grad
+
+
+def mean_squared_error(outputs: Array, targets: Array, global_count: int) -> tuple[float, Array]:
+    """These rows' share of the mean of (outputs - targets)², and its gradient by the outputs.
+
+    The mean is over the samples of the global batch and over the outputs of each, as torch takes it. Both
+    arrays are (rows, outputs) and only read; 0 rows are fine. The loss is summed in float64, the gradient
+    keeps the dtype of the outputs. ValueError for unequal shapes or more rows than ``global_count``.
+    """
+    _check_shapes(outputs, targets, outputs.shape, global_count)
+    terms = global_count * outputs.shape[1]
+    difference = np.subtract(outputs, targets, dtype=outputs.dtype)
+    loss = np.sum(np.square(difference), dtype=np.float64)
+    difference *= 2 / terms
+    return float(loss) / terms, difference
+
+
+LOSSES: dict[str, LossFunction] = {"cross_entropy": softmax_cross_entropy, "mse": mean_squared_error}
+
+
+def _check_shapes(outputs: Array, targets: Array, wanted: tuple[int, ...], global_count: int) -> None:
+    """Targets of another shape would broadcast in silence."""
+    if targets.shape != wanted:
+        raise ValueError(f"outputs {outputs.shape} need targets of shape {wanted}, not {targets.shape}")
+    if not max(1, len(outputs)) <= global_count:
+        raise ValueError(
+            f"{len(outputs)} rows of a global batch of {global_count}: pass the samples of all ranks together"
+        )
