@@ -1,0 +1,95 @@
+"""A multi-layer perceptron, layer by layer; a layer's parameters are one flat array that it does not keep."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import sqrt
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from zero_emulator.layout import Array, FlatLayout
+
+
+class Saved(NamedTuple):
+    """What backward needs of a forward pass. No parameters: their full view may be gone by then."""
+
+    x: Array
+    y: Array  # held anyway, as the next layer's x
+
+
+@dataclass(frozen=True)
+class Linear:
+    """The plan of one layer, y = x · weight + bias, followed by max(y, 0) where ``relu`` is set."""
+
+    inputs: int
+    outputs: int
+    relu: bool
+
+    @property
+    def layout(self) -> FlatLayout:
+        """Weight (inputs, outputs), then bias (outputs,)."""
+        return FlatLayout((("weight", (self.inputs, self.outputs)), ("bias", (self.outputs,))))
+
+    def initial(self, rng: np.random.Generator, dtype: npt.DTypeLike) -> Array:
+        """Fresh flat parameters: weights normal with variance 2 / inputs, biases zero.
+
+        The draw is made in float64 and then cast, so that every dtype starts from the same numbers.
+        Source: He et al., Delving Deep into Rectifiers, 2015.
+        """
+        params = np.zeros(self.layout.size, dtype)
+        weight = self.layout.views(params)["weight"]
+        weight[...] = rng.standard_normal(weight.shape) * sqrt(2 / self.inputs)
+        return params
+
+    def forward(self, params: Array, x: Array) -> tuple[Array, Saved]:
+        """The outputs (rows, outputs) of ``x`` (rows, inputs), and what ``backward`` will need.
+
+        ``params`` is flat and of the dtype of ``x``, else ValueError. The outputs are in what is saved too:
+        do not write to them.
+        """
+        if x.dtype != params.dtype:
+            raise ValueError(f"x is {x.dtype} and the parameters are {params.dtype}: cast one to the other")
+        weight, bias = self.layout.views(params).values()
+        y = x @ weight
+        y += bias
+        if self.relu:
+            np.maximum(y, 0, out=y)
+        return y, Saved(x, y)
+
+    def backward(
+        self, params: Array, saved: Saved, grad_y: Array, grad_params: Array, *, needs_grad_x: bool = True
+    ) -> Array | None:
+        """The gradient by x (rows, inputs), or None where it is not needed, as in the first layer.
+
+        Overwrites ``grad_params``, flat like ``params``, with the gradient by the parameters: whatever it
+        held before is gone, and an empty batch leaves zeros. ``grad_y`` (rows, outputs) is only read.
+        """
+        grad_weight, grad_bias = self.layout.views(grad_params).values()
+        grad_z = grad_y * (saved.y > 0) if self.relu else grad_y
+        np.matmul(saved.x.T, grad_z, out=grad_weight)
+        np.sum(grad_z, axis=0, out=grad_bias)
+        return grad_z @ self.layout.views(params)["weight"].T if needs_grad_x else None
+
+
+def build_mlp(sizes: Sequence[int]) -> tuple[Linear, ...]:
+    """A layer between every two neighbouring sizes, with a ReLU on all but the last.
+
+    ValueError for fewer than two sizes, or one below 1.
+
+    >>> build_mlp([64, 32, 10])
+    (Linear(inputs=64, outputs=32, relu=True), Linear(inputs=32, outputs=10, relu=False))
+    """
+    if len(sizes) < 2 or min(sizes) < 1:
+        raise ValueError(f"sizes {list(sizes)} make no MLP: give two or more, each 1 or more")
+    last = len(sizes) - 2
+    return tuple(
+        Linear(inputs, outputs, relu=index < last) for index, (inputs, outputs) in enumerate(pairwise(sizes))
+    )
+
+
+def initial_parameters(layers: Sequence[Linear], seed: int, dtype: npt.DTypeLike) -> list[Array]:
+    """One flat array a layer; the same seed gives the same numbers, on every rank and in every dtype."""
+    rng = np.random.default_rng(seed)
+    return [layer.initial(rng, dtype) for layer in layers]

@@ -1,0 +1,77 @@
+"""Training in one process on the whole batch: the reference that everything distributed is held against.
+
+It knows nothing of ranks, shards or strategies, and must stay too plain to be wrong.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from collectives.blocks import bounds, even_cut
+from zero_emulator.clipping import clip_scale, square_sum
+from zero_emulator.layout import Array
+from zero_emulator.losses import LossFunction
+from zero_emulator.model import Linear
+from zero_emulator.optimizers import Optimizer
+
+
+def train_serially(
+    layers: Sequence[Linear],
+    parameters: Sequence[Array],
+    optimizer: Optimizer,
+    loss_function: LossFunction,
+    batches: Iterable[tuple[Array, Array]],
+    *,
+    micro_batches: int = 1,
+    max_norm: float | None = None,
+) -> list[float]:
+    """The loss of every iteration, each taken before its update; ``parameters`` are updated in place.
+
+    ``parameters`` holds one flat array a layer; a batch is (x, y) with all samples of one iteration, cut
+    into ``micro_batches`` near-equal parts. ``max_norm`` clips by the norm over all layers.
+    """
+    states = [optimizer.new_state(params.size, params.dtype) for params in parameters]
+    losses = []
+    for iteration, (x, y) in enumerate(batches, start=1):
+        loss = 0.0
+        gradients = [np.zeros_like(params) for params in parameters]
+        for part in bounds(even_cut(len(x), micro_batches)):
+            part_loss, part_gradients = loss_and_gradients(
+                layers, parameters, loss_function, x[part], y[part], global_count=len(x)
+            )
+            loss += part_loss
+            for total, gradient in zip(gradients, part_gradients, strict=True):
+                total += gradient
+        if max_norm is not None:
+            scale = clip_scale(sum(map(square_sum, gradients)), max_norm)
+            for gradient in gradients:
+                gradient *= scale
+        for params, gradient, state in zip(parameters, gradients, states, strict=True):
+            optimizer.update(params, gradient, state, iteration)
+        losses.append(loss)
+    return losses
+
+
+def loss_and_gradients(
+    layers: Sequence[Linear],
+    parameters: Sequence[Array],
+    loss_function: LossFunction,
+    x: Array,
+    y: Array,
+    global_count: int,
+) -> tuple[float, list[Array]]:
+    """These samples' share of the mean loss over ``global_count`` samples, and its gradient.
+
+    The gradient is one flat array a layer. Nothing that is passed in is written to.
+    """
+    saved = []
+    for layer, params in zip(layers, parameters, strict=True):
+        x, kept = layer.forward(params, x)
+        saved.append(kept)
+    loss, grad = loss_function(x, y, global_count)
+    gradients = [np.empty_like(params) for params in parameters]
+    for index in reversed(range(len(layers))):
+        grad_x = layers[index].backward(parameters[index], saved[index], grad, gradients[index])
+        assert grad_x is not None, "asked for by default"
+        grad = grad_x
+    return loss, gradients
