@@ -1,0 +1,5 @@
+"""`python -m collectives`."""
+
+from collectives.cli import main
+
+main()

@@ -1,0 +1,61 @@
+"""Whether all ranks are about to call the same thing: a difference is an error on all of them, not a hang.
+
+Each call of a rank is written into a record of fixed size, and the records are gathered by a ring: any two
+calls differ in some record, whatever the calls are.
+"""
+
+import zlib
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives.algorithms import Algorithm, find_algorithm
+from collectives.engine import Buffers, bind, walk
+from collectives.ledger import Call, Origin
+from collectives.transports.base import Pending, Transport
+
+RECORD_BYTES = 128
+"""A checksum of the whole description, and as much of its text as fits."""
+
+
+class CallMismatchError(ValueError):
+    """Two ranks make different calls; the message names both sides."""
+
+
+@lru_cache(maxsize=4096)
+def describe(
+    algorithm: Algorithm, operator: str | None, dtype: np.dtype[Any], sizes: tuple[int, ...], num_chunks: int
+) -> bytes:
+    """The record of a call."""
+    what = f"{algorithm.collective.name}({', '.join(filter(None, (operator, dtype.name, algorithm.name)))})"
+    text = f"{what} of {sum(sizes)} elements in blocks of {', '.join(map(str, sizes))}"
+    exact = f"{text}, {num_chunks} chunks, {dtype.str}"
+    return (f"{zlib.crc32(exact.encode()):08x}" + text).encode()[:RECORD_BYTES].ljust(RECORD_BYTES, b"\0")
+
+
+def check_calls(
+    transport: Transport, tag: int, call: Call, record: bytes
+) -> Iterator[tuple[Pending, Origin]]:
+    """A lane that gathers every rank's record, and raises CallMismatchError if they differ."""
+    records: npt.NDArray[np.uint8] = np.empty((transport.world_size, len(record)), np.uint8)
+    records[transport.rank] = np.frombuffer(record, np.uint8)
+    flat = records.reshape(-1)
+    ring = find_algorithm("ring", "all_gather")
+    binding = bind(ring, transport.rank, (len(record),) * transport.world_size, 1, True, 1)
+    label = call.label._replace(kind="control")
+    check = call._replace(collective="call_check", algorithm="ring", label=label)
+    yield from walk(binding.lanes[0], Buffers((flat,) * 3, (flat,) * 3), None, transport, tag, check, 0)
+    for rank in range(1, transport.world_size):
+        if (records[rank] != records[0]).any():
+            raise CallMismatchError(
+                f"call #{call.number} differs between ranks: rank 0 calls {_text(records[0])}, "
+                f"rank {rank} calls {_text(records[rank])}"
+            )
+
+
+def _text(record: npt.NDArray[np.uint8]) -> str:
+    text = record.tobytes()[8:].rstrip(b"\0").decode(errors="replace")
+    return text if len(text) < RECORD_BYTES - 8 else text + "..."

@@ -1,0 +1,203 @@
+"""Executes a plan: NumPy buffers over any transport, chunk by chunk, many collectives in flight.
+
+``bind`` gives a plan its byte offsets, once for each set of sizes. ``walk`` is a collective in flight: a
+suspended generator that yields what it waits for and is resumed when that has landed. Pipelining is no part
+of an algorithm: a block is cut into chunks, and each chunk is walked by the same plan in a lane of its own,
+so a chunk that has arrived moves on while the next is on its way.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives.algorithms import Algorithm
+from collectives.blocks import bounds, even_cut
+from collectives.ledger import Call, Origin
+from collectives.operators import Operator
+from collectives.plan import INPUT, OUTPUT, Move, Plan, Region, Round, make_plan
+from collectives.promises import Blocks
+from collectives.schedule import Block
+from collectives.transports.base import Pending, Transport
+
+Array = npt.NDArray[Any]
+
+SCRATCH = 0
+"""A lane's slots lie one after the other in one scratch buffer."""
+
+
+class Span(NamedTuple):
+    """Elements ``start`` to ``stop`` of a buffer: SCRATCH, OUTPUT or INPUT, which index Buffers."""
+
+    buffer: int
+    start: int
+    stop: int
+
+
+class BoundMove(NamedTuple):
+    """``target = left + right``, or a plain copy where there is no right operand."""
+
+    target: Span
+    left: Span
+    right: Span | None
+
+
+class BoundRound(NamedTuple):
+    """A round in numbers. Messages without bytes are left out, at both ends alike."""
+
+    pack: tuple[BoundMove, ...]
+    sends: tuple[tuple[int, int, int, int], ...]  # (peer, buffer, first byte, last byte + 1)
+    recvs: tuple[tuple[int, int, int, int], ...]
+    aside: tuple[BoundMove, ...]
+    effects: tuple[BoundMove, ...]
+
+
+class Binding(NamedTuple):
+    """A plan for these sizes: rounds for each lane, and how many elements the buffers must have."""
+
+    lanes: tuple[tuple[BoundRound, ...], ...]
+    input_size: int
+    output_size: int
+    scratch_size: int
+
+
+@lru_cache(maxsize=512)
+def _plan(algorithm: Algorithm, rank: int, world_size: int, in_place: bool, in_chunks: bool) -> Plan:
+    starts = algorithm.collective.starts_with(rank, world_size)
+    ends = algorithm.collective.ends_with(rank, world_size)
+    if in_place:
+        starts, ends = (), max(starts, ends, key=len)
+    return make_plan(algorithm.schedule(rank, world_size), starts, ends, in_chunks=in_chunks)
+
+
+@lru_cache(maxsize=4096)
+def bind(
+    algorithm: Algorithm, rank: int, sizes: tuple[int, ...], itemsize: int, in_place: bool, num_chunks: int
+) -> Binding:
+    """The binding of one rank's plan to blocks of ``sizes`` elements of ``itemsize`` bytes."""
+    plan = _plan(algorithm, rank, len(sizes), in_place, num_chunks > 1)
+    size_of: dict[Block, int] = dict(enumerate(sizes))
+    chunks_of = {block: even_cut(size, num_chunks) for block, size in size_of.items()}
+    lanes = []
+    scratch_size = 0
+    for lane in range(num_chunks):
+        chunk_of = {block: chunks[lane] for block, chunks in chunks_of.items()}
+        slots = []
+        for held in plan.slots:
+            slots.append(scratch_size)
+            scratch_size += max(_total(chunk_of, blocks) for blocks in held)
+        starts_at = {
+            buffer: {block: start + sum(chunks_of[block][:lane]) for block, start in starts.items()}
+            for buffer, starts in (
+                (INPUT, _starts(size_of, plan.input_blocks)),
+                (OUTPUT, _starts(size_of, plan.output_blocks)),
+            )
+        }
+        binder = _Binder(chunk_of, starts_at, slots, itemsize)
+        lanes.append(tuple(binder.round(one) for one in plan.rounds))
+    return Binding(
+        tuple(lanes), _total(size_of, plan.input_blocks), _total(size_of, plan.output_blocks), scratch_size
+    )
+
+
+def _total(size_of: Mapping[Block, int], blocks: Blocks) -> int:
+    return sum(size_of[block] for block in blocks)
+
+
+def _starts(size_of: Mapping[Block, int], blocks: Blocks) -> dict[Block, int]:
+    places = bounds([size_of[block] for block in blocks])
+    return {block: place.start for block, place in zip(blocks, places, strict=True)}
+
+
+class _Binder(NamedTuple):
+    """Turns one lane's regions into spans."""
+
+    chunk_of: Mapping[Block, int]
+    starts_at: Mapping[int, Mapping[Block, int]]
+    slots: list[int]
+    itemsize: int
+
+    def round(self, one: Round) -> BoundRound:
+        return BoundRound(
+            tuple(map(self.move, one.pack)),
+            self.messages(one.sends),
+            self.messages(one.recvs),
+            tuple(map(self.move, one.aside)),
+            tuple(map(self.move, one.effects)),
+        )
+
+    def span(self, region: Region) -> Span:
+        if region.buffer in self.starts_at:
+            buffer = region.buffer
+            start = self.starts_at[buffer][region.blocks[0]]
+        else:
+            buffer = SCRATCH
+            start = self.slots[region.buffer] + _total(self.chunk_of, region.skip)
+        return Span(buffer, start, start + _total(self.chunk_of, region.blocks))
+
+    def messages(self, messages: tuple[tuple[int, Region], ...]) -> tuple[tuple[int, int, int, int], ...]:
+        spans = [(peer, self.span(region)) for peer, region in messages]
+        return tuple(
+            (peer, span.buffer, span.start * self.itemsize, span.stop * self.itemsize)
+            for peer, span in spans
+            if span.stop > span.start
+        )
+
+    def move(self, move: Move) -> BoundMove:
+        target, incoming = self.span(move.target), self.span(move.incoming)
+        if move.own is None:
+            return BoundMove(target, incoming, None)
+        own = self.span(move.own)
+        left, right = (incoming, own) if move.combine == "before" else (own, incoming)
+        return BoundMove(target, left, right)
+
+
+class Buffers(NamedTuple):
+    """What a collective works on: typed and flat, and the same memory as bytes for the wire.
+
+    Spans index them, so they stand as (scratch, output, input).
+    """
+
+    typed: tuple[Array, Array, Array]
+    wire: tuple[Array, Array, Array]
+
+
+def walk(
+    rounds: tuple[BoundRound, ...],
+    buffers: Buffers,
+    operator: Operator | None,
+    transport: Transport,
+    tag: int,
+    call: Call,
+    chunk: int,
+) -> Iterator[tuple[Pending, Origin]]:
+    """One lane of a collective in flight: yields what each step waits for; resume it when that has landed."""
+    typed, wire = buffers
+    for step, (pack, sends, recvs, aside, effects) in enumerate(rounds):
+        origin = Origin(call, step, chunk)
+        for move in pack:
+            _apply(move, typed, operator)
+        pending = transport.post(
+            [(peer, wire[buffer][start:stop]) for peer, buffer, start, stop in sends],
+            [(peer, wire[buffer][start:stop]) for peer, buffer, start, stop in recvs],
+            tag,
+            origin,
+        )
+        for move in aside:
+            _apply(move, typed, operator)
+        yield pending, origin
+        for move in effects:
+            _apply(move, typed, operator)
+
+
+def _apply(move: BoundMove, typed: tuple[Array, Array, Array], operator: Operator | None) -> None:
+    target, left, right = move
+    into = typed[target.buffer][target.start : target.stop]
+    first = typed[left.buffer][left.start : left.stop]
+    if right is None:
+        np.copyto(into, first)
+    else:
+        assert operator is not None, "only a reduction combines"
+        operator.combine(first, typed[right.buffer][right.start : right.stop], into)

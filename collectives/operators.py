@@ -1,0 +1,39 @@
+"""How two operands become one: what a reduction does with a block that comes in."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An associative operator: ``combine(left, right, out)`` writes ``left op right`` into ``out``.
+
+    ``out`` may be either operand. Say that it does not commute, and the algorithms that reorder refuse it.
+    """
+
+    name: str
+    combine: Callable[[Array, Array, Array], object]
+    commutative: bool = True
+
+
+SUM = Operator("sum", np.add)
+PROD = Operator("prod", np.multiply)
+MAX = Operator("max", np.maximum)
+MIN = Operator("min", np.minimum)
+
+OPERATORS = {operator.name: operator for operator in (SUM, PROD, MAX, MIN)}
+
+
+def find_operator(operator: str | Operator) -> Operator:
+    """The operator of that name, or the one given; ValueError names those that exist."""
+    if isinstance(operator, Operator):
+        return operator
+    if operator not in OPERATORS:
+        raise ValueError(f"no operator {operator!r}: there are {', '.join(OPERATORS)}, or give an Operator")
+    return OPERATORS[operator]

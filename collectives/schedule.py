@@ -1,0 +1,76 @@
+"""The data model: a collective algorithm is a schedule, and everything else interprets it.
+
+A schedule is what one rank does, step by step, in named blocks. It touches no array and no network, so the
+same generator can be run, proved, priced, counted and printed. A ring all-gather is the textbook sentence:
+"in step s rank r sends block r - s to its right neighbour and receives block r - s - 1 from its left".
+
+The rules of a step, which every interpreter keeps:
+
+* its operations are posted together, and the step is over when all of them are;
+* a send reads its blocks as they were before the step;
+* receives take effect after it, in the order listed;
+* messages between two ranks arrive in the order sent, and both ends name the same blocks.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from itertools import chain, zip_longest
+from typing import Literal, NamedTuple
+
+Block = Hashable
+"""The name of a block: an index, or ``(source, destination)`` for an all-to-all. Where it lies in memory is
+not the schedule's business."""
+
+Side = Literal["before", "after"]
+"""On which side of the operator the incoming operand stands: ``incoming + own`` is "before"."""
+
+
+class ScheduleError(Exception):
+    """A schedule breaks its promise; the message names the rank, the step and the block."""
+
+
+class Send(NamedTuple):
+    """Give ``peer`` a copy of these blocks."""
+
+    peer: int
+    blocks: tuple[Block, ...]
+
+
+class Recv(NamedTuple):
+    """Take these blocks from ``peer``: in place of what is here, or combined with it from the given side."""
+
+    peer: int
+    blocks: tuple[Block, ...]
+    combine: Side | None = None
+
+
+Step = tuple[Send | Recv, ...]
+Schedule = Iterator[Step]
+Generator = Callable[[int, int], Schedule]
+"""``(rank, world_size)`` to the steps that this rank takes."""
+
+
+def together(*schedules: Schedule) -> Schedule:
+    """The schedules side by side: step s of the result is step s of each of them, posted together.
+
+    They must not touch the same blocks. A bidirectional ring is two rings together, on half blocks.
+    """
+    for steps in zip_longest(*schedules, fillvalue=()):
+        yield tuple(chain.from_iterable(steps))
+
+
+def rename(
+    schedule: Schedule,
+    *,
+    block: Callable[[Block], Block] = lambda name: name,
+    peer: Callable[[int], int] = lambda rank: rank,
+) -> Schedule:
+    """The same schedule with other names: run a ring backwards, on some of the ranks, or on other blocks."""
+    for step in schedule:
+        yield tuple(
+            operation._replace(peer=peer(operation.peer), blocks=_renamed(operation.blocks, block))
+            for operation in step
+        )
+
+
+def _renamed(blocks: Iterable[Block], block: Callable[[Block], Block]) -> tuple[Block, ...]:
+    return tuple(block(name) for name in blocks)

@@ -1,0 +1,1 @@
+"""How bytes get from rank to rank: one file each, one interface."""

@@ -1,0 +1,113 @@
+"""The transport's interface: post a step's messages, ask whether they have landed."""
+
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy.typing as npt
+
+from collectives.ledger import Origin
+
+Array = npt.NDArray[Any]
+Messages = Sequence[tuple[int, Array]]
+"""(peer, bytes): flat uint8 views of the caller's memory. Nothing is copied on the way in."""
+
+Pending = Any
+"""What ``post`` returns and only its own transport understands."""
+
+SPIN_SECONDS = 0.002
+SLEEP_SECONDS = 0.0005
+
+
+class TransportError(RuntimeError):
+    """The transport cannot go on: another rank has failed, or the world is not what it should be."""
+
+
+class Transport(ABC):
+    """One rank's end of the wire.
+
+    Messages between two ranks with the same tag arrive in the order posted. The memory of a posted message
+    belongs to the transport until it has landed: a send may be read, and a receive written, at any moment.
+    """
+
+    rank: int
+    world_size: int
+    members: tuple[int, ...]
+    """The world rank of each rank here: more than ``range(world_size)`` only after ``split``."""
+    max_tag: int
+
+    @abstractmethod
+    def post(self, sends: Messages, recvs: Messages, tag: int, origin: Origin) -> Pending:
+        """Start these messages together. ``origin`` is for those who count and for error messages."""
+
+    @abstractmethod
+    def landed(self, pending: Pending) -> bool:
+        """Whether all of them are over. Never waits; asking again is allowed."""
+
+    @abstractmethod
+    def missing(self, pending: Pending) -> tuple[list[int], list[int]]:
+        """The peers that have not yet taken a send, and those that have not yet sent: for error messages."""
+
+    @abstractmethod
+    def split(self, color: int | None, key: int) -> "Transport | None":
+        """A transport among the ranks of the same color, ordered by key; None where color is None.
+
+        Every rank calls it. Not counted: it is set-up, and moves none of the caller's bytes.
+        """
+
+    @abstractmethod
+    def exchange(self, value: object, limit: float | None = None) -> list[Any]:
+        """Every rank's value, in rank order, on every rank: by the transport's own means, not counted.
+
+        For set-up and for reports, which cannot count themselves. TransportError after ``limit`` seconds.
+        """
+
+    def close(self) -> None:  # noqa: B027 - most have nothing to give back
+        """Give back what the transport holds."""
+
+    def pause(self, waited: float) -> None:
+        """Give the core away after ``waited`` seconds without news: a moment at first, then for real.
+
+        A rank that spins steals the core from the rank it waits for.
+        """
+        if waited < SPIN_SECONDS:
+            os.sched_yield()
+        else:
+            time.sleep(SLEEP_SECONDS)
+
+
+class WrappedTransport(Transport):
+    """Any transport, seen through: the base of those that count, check or delay what ``inner`` does."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+        self.rank, self.world_size, self.members = inner.rank, inner.world_size, inner.members
+        self.max_tag = inner.max_tag
+
+    @abstractmethod
+    def wrap(self, inner: Transport) -> Transport:
+        """The same wrapper around a split of ``inner``."""
+
+    def post(self, sends: Messages, recvs: Messages, tag: int, origin: Origin) -> Pending:
+        return self._inner.post(sends, recvs, tag, origin)
+
+    def landed(self, pending: Pending) -> bool:
+        return self._inner.landed(pending)
+
+    def missing(self, pending: Pending) -> tuple[list[int], list[int]]:
+        return self._inner.missing(pending)
+
+    def split(self, color: int | None, key: int) -> Transport | None:
+        inner = self._inner.split(color, key)
+        return None if inner is None else self.wrap(inner)
+
+    def exchange(self, value: object, limit: float | None = None) -> list[Any]:
+        return self._inner.exchange(value, limit)
+
+    def pause(self, waited: float) -> None:
+        self._inner.pause(waited)
+
+    def close(self) -> None:
+        self._inner.close()

@@ -1,0 +1,71 @@
+"""Any transport, watched: no memory in flight is written, and none that is awaited is used twice.
+
+Schedules name no memory, so a proof of the schedule says nothing of the engine's buffers: this does. It keeps
+the address ranges in flight, and a fingerprint of every send, for as long as the transport owns them.
+"""
+
+import zlib
+from typing import NamedTuple
+
+from collectives.ledger import Origin
+from collectives.transports.base import Array, Messages, Pending, Transport, WrappedTransport
+
+
+class BufferHazardError(AssertionError):
+    """Memory in flight was overwritten, or is posted again while a message still writes it."""
+
+
+class _Range(NamedTuple):
+    start: int
+    stop: int
+    writes: bool
+    what: str
+
+
+class _Checked(NamedTuple):
+    pending: Pending
+    ranges: list[_Range]
+    sends: list[tuple[Array, int, str]]
+
+
+class CheckingTransport(WrappedTransport):
+    """Wraps ``inner`` and raises BufferHazardError, with both messages named."""
+
+    def __init__(self, inner: Transport, in_flight: list[_Range] | None = None) -> None:
+        super().__init__(inner)
+        self.in_flight: list[_Range] = [] if in_flight is None else in_flight
+
+    def post(self, sends: Messages, recvs: Messages, tag: int, origin: Origin) -> _Checked:
+        ranges = [self._range(data, True, f"{origin} from rank {peer}") for peer, data in recvs]
+        ranges += [self._range(data, False, f"{origin} to rank {peer}") for peer, data in sends]
+        fingerprints = [(data, zlib.crc32(data.data), f"{origin} to rank {peer}") for peer, data in sends]
+        return _Checked(self._inner.post(sends, recvs, tag, origin), ranges, fingerprints)
+
+    def _range(self, data: Array, writes: bool, what: str) -> _Range:
+        start = data.__array_interface__["data"][0]
+        new = _Range(start, start + data.nbytes, writes, what)
+        for old in self.in_flight:
+            if new.start < old.stop and old.start < new.stop and (new.writes or old.writes):
+                raise BufferHazardError(
+                    f"rank {self.rank}: {what} shares memory with {old.what}, still in flight"
+                )
+        self.in_flight.append(new)
+        return new
+
+    def landed(self, pending: _Checked) -> bool:
+        if not self._inner.landed(pending.pending):
+            return False
+        for data, fingerprint, what in pending.sends:
+            if zlib.crc32(data.data) != fingerprint:
+                raise BufferHazardError(f"rank {self.rank}: {what} was overwritten while it was in flight")
+        for one in pending.ranges:
+            self.in_flight.remove(one)
+        pending.ranges.clear()
+        pending.sends.clear()
+        return True
+
+    def missing(self, pending: _Checked) -> tuple[list[int], list[int]]:
+        return self._inner.missing(pending.pending)
+
+    def wrap(self, inner: Transport) -> "CheckingTransport":
+        return CheckingTransport(inner, self.in_flight)

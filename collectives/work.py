@@ -1,0 +1,74 @@
+"""A collective in flight."""
+
+from collections.abc import Callable, Iterator
+
+from collectives.ledger import Call, Origin
+from collectives.transports.base import Pending, Transport
+
+Lane = Iterator[tuple[Pending, Origin]]
+"""A suspended generator: what it waits for; resume it when that has landed."""
+
+
+class CollectiveTimeoutError(TimeoutError):
+    """Nothing has come for too long; the message says who waited for whom, in which step of what."""
+
+
+class Work:
+    """A collective in flight: stages one after the other, the lanes of a stage side by side.
+
+    The Communicator owns it and nudges all its Works at once, so two ranks may await two Works in different
+    orders. The output may be read, and the input changed, once it is done.
+    """
+
+    def __init__(
+        self, call: Call, transport: Transport, stages: Iterator[list[Lane]], drive: Callable[["Work"], None]
+    ) -> None:
+        self.call, self.done = call, False
+        self._transport, self._stages, self._drive = transport, stages, drive
+        self._waiting: list[tuple[Lane, Pending, Origin]] = []
+
+    def wait(self) -> None:
+        """Finish it. Raises CollectiveTimeoutError after the Communicator's limit without any news."""
+        if not self.done:
+            self._drive(self)
+
+    def poll(self) -> bool:
+        """Whether it is done, after a nudge; never waits. Computing ranks call it so that messages move."""
+        self.nudge()
+        return self.done
+
+    def nudge(self) -> bool:
+        """Resume every lane whose messages have landed; says whether there was one."""
+        news = False
+        waiting: list[tuple[Lane, Pending, Origin]] = []
+        for lane in self._waiting:
+            if self._transport.landed(lane[1]):
+                news = True
+                _resume(lane[0], waiting)
+            else:
+                waiting.append(lane)
+        while not waiting and not self.done:
+            lanes = next(self._stages, None)
+            if lanes is None:
+                self.done = news = True
+                break
+            for start in lanes:
+                _resume(start, waiting)
+        self._waiting = waiting
+        return news
+
+    def describe_wait(self) -> str:
+        """Who is waited for, in which step: for the message of a time limit."""
+        for _, pending, origin in self._waiting:
+            sends, recvs = self._transport.missing(pending)
+            whom = [f"for rank {', '.join(map(str, recvs))} to send"] if recvs else []
+            whom += [f"for rank {', '.join(map(str, sends))} to receive"] if sends else []
+            if whom:
+                return f"{origin.call}, step {origin.step}, chunk {origin.chunk}: {' and '.join(whom)}"
+        return f"{self.call}: its messages have just landed"
+
+
+def _resume(lane: Lane, waiting: list[tuple[Lane, Pending, Origin]]) -> None:
+    step = next(lane, None)
+    if step is not None:
+        waiting.append((lane, *step))
