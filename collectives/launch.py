@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -14,13 +13,14 @@ from types import FrameType
 
 from collectives.launched import LaunchError, find_mpiexec, launched_size
 from collectives.processes import Process, identify
-from collectives.rank_notes import BANNERS, STREAMS, Note, read_notes, remove
+from collectives.rank_notes import BANNERS, Note, read_notes, remove
+from collectives.rank_output import pass_on, ranks_output
 from collectives.witness import STOP_SIGNALS, signal_name
 
 __all__ = ["LaunchError", "launch", "launched_size"]
 
 _POLL_SECONDS = 0.05
-_GRACE_SECONDS = 1.0  # for mpiexec to end the job and remove its own files, before it is killed
+_GRACE_SECONDS = 2.0  # for mpiexec to end the job and remove its own files, before it is killed
 
 _SETTINGS = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",  # containers run as root
@@ -53,14 +53,14 @@ def launch(num_ranks: int, module: str, arguments: Sequence[str], *, last_rank_l
     sys.stdout.flush()  # what the ranks say comes after it
     sys.stderr.flush()
     try:
-        with _ranks_output(directory) as pipes, _stop_signals() as stopped:
+        with ranks_output(directory) as pipes, _stop_signals() as stopped:
             job = _start(command, directory)
             try:
                 _watch(job, directory, num_ranks, pipes, stopped, last_rank_limit)
                 notes = read_notes(directory, "done", "failed", "died")  # before we kill anybody ourselves
             finally:
                 _end(job, directory)
-            while _pass_on(pipes, 0):
+            while pass_on(pipes, 0):
                 pass
         if stopped:
             _say(f"stopped by signal {stopped[0]} ({signal_name(stopped[0])})")
@@ -95,7 +95,7 @@ def _watch(
     """Return when mpiexec has ended, or when it must be."""
     deadline = None
     while job.poll() is None and not stopped:
-        _pass_on(pipes, _POLL_SECONDS)
+        pass_on(pipes, _POLL_SECONDS)
         kinds = [name.partition(".")[2] for name in os.listdir(directory) if name[0] != "."]
         if "failed" in kinds or "died" in kinds:
             limit = _GRACE_SECONDS
@@ -154,32 +154,6 @@ def _verdict(
 
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
-
-
-@contextlib.contextmanager
-def _ranks_output(directory: str) -> Iterator[dict[int, int]]:
-    """The reading ends of the pipes into which the ranks write, each with the descriptor that it goes to."""
-    pipes = {}
-    try:
-        for name, descriptor in STREAMS.items():
-            path = os.path.join(directory, name)
-            os.mkfifo(path)
-            # Opened for both, so that it neither waits for the first writer nor ends with the last.
-            pipes[os.open(path, os.O_RDWR | os.O_NONBLOCK)] = descriptor
-        yield pipes
-    finally:
-        for pipe in pipes:
-            os.close(pipe)
-
-
-def _pass_on(pipes: Mapping[int, int], seconds: float) -> bool:
-    """Whether something came from the ranks within ``seconds``; it is then written where it belongs."""
-    ready = select.select(list(pipes), [], [], seconds)[0]
-    for pipe in ready:
-        data = os.read(pipe, 65536)
-        while data:
-            data = data[os.write(pipes[pipe], data) :]
-    return bool(ready)
 
 
 @contextlib.contextmanager

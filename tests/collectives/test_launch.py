@@ -64,7 +64,7 @@ class Jobs:
 
 
 @pytest.fixture
-def jobs(tmp_path):
+def jobs():
     scratch = Path("/tmp") / f"launch-{uuid.uuid4().hex[:8]}"  # Open MPI's socket paths must stay short
     scratch.mkdir()
     jobs = Jobs(scratch)
@@ -87,7 +87,6 @@ def test_a_code_that_all_ranks_return_is_the_code_of_the_command(jobs, code):
         ("timeout", 2, "rank 2 raised TimeoutError: step 2: no message from rank 0 in 5 s"),
         ("os._exit(0)", 3, "rank 3 exited with code 0 in the middle of the run"),
         ("kill", 2, "rank 2 was killed by signal 9 (SIGKILL)"),
-        ("terminate", 0, "rank 0 was killed by signal 15 (SIGTERM)"),
     ],
 )
 def test_a_rank_that_fails_while_others_wait_ends_the_job_with_its_name(jobs, fault, victim, line):
@@ -128,14 +127,11 @@ def test_a_launcher_that_is_stopped_leaves_no_process_behind(jobs, number):
         jobs.assert_all_gone(LIMIT)
 
 
-@pytest.mark.parametrize(
-    ("fault", "line"), [("raise", "ValueError: invalid"), ("sys.exit(0)", "SystemExit: 0")]
-)
-def test_a_rank_that_raises_under_somebody_elses_mpiexec_ends_the_job(jobs, fault, line):
-    code, _, err = jobs.run(fault, "2", prefix=[find_mpiexec(), "-n", "4"], **FOREIGN)
+def test_a_rank_that_leaves_under_somebody_elses_mpiexec_ends_the_job(jobs):
+    code, _, err = jobs.run("sys.exit(0)", "2", prefix=[find_mpiexec(), "-n", "4"], **FOREIGN)
     jobs.assert_all_gone(1.0)
     assert code != 0
-    assert f"rank 2 raised {line}" in err
+    assert "rank 2 raised SystemExit: 0" in err
 
 
 def test_what_mpiexec_has_to_say_is_passed_on_when_no_rank_left_word(jobs, monkeypatch, tmp_path, capfd):
