@@ -1,0 +1,53 @@
+"""Processes that are not our children: told apart from later ones with the same number, and ended."""
+
+import contextlib
+import os
+from typing import NamedTuple
+
+
+class Process(NamedTuple):
+    """A process by number and start time, as a number alone may have been given to another since."""
+
+    pid: int
+    start: str
+
+    @property
+    def alive(self) -> bool:
+        """Whether this very process still runs; a zombie does not."""
+        return identify(self.pid) == self
+
+    def kill(self, signal_number: int) -> None:
+        """Send it a signal, if it is still there."""
+        if self.alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal_number)
+
+    def __str__(self) -> str:
+        return f"{self.pid}:{self.start}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Process":
+        """The process that ``str`` wrote down."""
+        pid, _, start = text.partition(":")
+        return cls(int(pid), start)
+
+
+def identify(pid: int) -> Process | None:
+    """The running process that has this number now, or None."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            stat = file.read()
+    except OSError:
+        # Without /proc (macOS) the number is all there is.
+        return None if os.path.exists("/proc/self/stat") or not _answers(pid) else Process(pid, "")
+    # The command's name may hold spaces and brackets: fields are counted after the last one.
+    state, *fields = stat.rpartition(")")[2].split()
+    return None if state in "ZX" else Process(pid, fields[18])
+
+
+def _answers(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True

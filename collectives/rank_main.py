@@ -1,0 +1,64 @@
+"""How a rank runs its main and ends: in order with a code, or taking the whole job with it."""
+
+import contextlib
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import NoReturn
+
+from collectives.launched import launched_rank
+from collectives.rank_notes import NOTES_VARIABLE, leave
+
+
+def run_rank(main: Callable[[], int]) -> NoReturn:
+    """End this process with the code that ``main`` returns, 0, 1 or 2, the same on every rank.
+
+    Anything that ``main`` raises ends the job on all ranks with code 3 after a line `rank N raised ...`, even
+    KeyboardInterrupt or a SystemExit with code 0: the other ranks wait for this one. Under collectives.launch
+    the launcher prints the traceback, once; under somebody else's mpiexec this rank does, and aborts MPI.
+    """
+    directory = os.environ.get(NOTES_VARIABLE)
+    rank = launched_rank()
+    try:
+        if directory is not None:
+            leave(directory, rank, "begun")
+        code = main()
+        if code not in (0, 1, 2):
+            raise ValueError(f"main returned {code!r}: return 0, 1 or 2, and raise when the run cannot go on")
+        sys.stdout.flush()
+        sys.stderr.flush()
+        if directory is not None:
+            leave(directory, rank, "done", str(int(code)))
+    except BaseException as error:
+        _take_the_job_down(rank, error, directory)
+    sys.exit(code)  # MPI finalises itself at exit
+
+
+def _take_the_job_down(rank: int, error: BaseException, directory: str | None) -> NoReturn:
+    try:
+        _tell(rank, error, directory)
+        if directory is None:
+            from mpi4py import MPI
+
+            if not MPI.Is_finalized():
+                MPI.COMM_WORLD.Abort(3)
+    finally:
+        # With a witness, dying is enough: it ends the job. MPI_Abort would add a banner of its own.
+        os._exit(3)
+
+
+def _tell(rank: int, error: BaseException, directory: str | None) -> None:
+    message = " ".join(str(error).split())
+    summary = f"raised {type(error).__name__}" + (f": {message}" if message else "")
+    lines = "".join(traceback.format_exception(error)).splitlines()
+    prefixed = "\n".join(f"[rank {rank}] {line}" for line in lines)
+    if directory is not None:
+        leave(directory, rank, "failed", f"{summary}\n{prefixed}")
+    # What was printed before must not be lost to os._exit, but a closed pipe must not stop us either.
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+    with contextlib.suppress(OSError, ValueError):
+        if directory is None:
+            print(f"{prefixed}\nrank {rank} {summary}", file=sys.stderr)
+        sys.stderr.flush()

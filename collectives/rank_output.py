@@ -1,0 +1,34 @@
+"""What ranks print, brought to the launcher around mpiexec, byte for byte and at once."""
+
+import contextlib
+import os
+import select
+from collections.abc import Iterator, Mapping
+
+from collectives.rank_notes import STREAMS
+
+
+@contextlib.contextmanager
+def ranks_output(directory: str) -> Iterator[dict[int, int]]:
+    """The reading ends of the pipes into which the ranks write, each with the descriptor that it goes to."""
+    pipes = {}
+    try:
+        for name, descriptor in STREAMS.items():
+            path = os.path.join(directory, name)
+            os.mkfifo(path)
+            # Opened for both, so that it neither waits for the first writer nor ends with the last.
+            pipes[os.open(path, os.O_RDWR | os.O_NONBLOCK)] = descriptor
+        yield pipes
+    finally:
+        for pipe in pipes:
+            os.close(pipe)
+
+
+def pass_on(pipes: Mapping[int, int], seconds: float) -> bool:
+    """Whether something came from the ranks within ``seconds``; it is then written where it belongs."""
+    ready = select.select(list(pipes), [], [], seconds)[0]
+    for pipe in ready:
+        data = os.read(pipe, 65536)
+        while data:
+            data = data[os.write(pipes[pipe], data) :]
+    return bool(ready)

@@ -1,0 +1,78 @@
+"""A program that launches itself, for test_launch: one rank commits a fault while the others wait for it."""
+
+import os
+import signal
+import sys
+import time
+
+from collectives.launch import launch, launched_size
+from collectives.rank_main import run_rank
+
+NUM_RANKS = 4
+FAULTS = {
+    "timeout": lambda: throw(TimeoutError("step 2: no message from rank 0 in 5 s")),
+    "sys.exit(0)": lambda: sys.exit(0),
+    "os._exit(0)": lambda: os._exit(0),
+    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+}
+
+
+def throw(error):
+    raise error
+
+
+def wait_for_ever(rank):
+    from mpi4py import MPI
+
+    buffer = bytearray(8)
+    if rank % 2:
+        MPI.COMM_WORLD.Recv(buffer, source=MPI.ANY_SOURCE, tag=7)
+    request = MPI.COMM_WORLD.Irecv(buffer, source=MPI.ANY_SOURCE, tag=7)
+    while not MPI.Request.Testall([request]):
+        time.sleep(0.001)
+
+
+def one_faults(name, victim):
+    from mpi4py import MPI
+
+    rank = MPI.COMM_WORLD.Get_rank()
+    MPI.COMM_WORLD.Barrier()
+    if rank == 0:
+        print("all ranks are here", flush=True)
+    if rank == victim:
+        FAULTS[name]()
+    wait_for_ever(rank)
+
+
+def returns(code):
+    from mpi4py import MPI
+
+    if MPI.COMM_WORLD.Get_rank() == 0:
+        print(f"{MPI.COMM_WORLD.Get_size()} ranks")
+        print("a word from rank 0", file=sys.stderr)
+    return code
+
+
+def all_raise():
+    raise ValueError("10 parameters do not split\nover 4 ranks")
+
+
+def main():
+    kind, *rest = sys.argv[1:]
+    if kind == "returns":
+        return returns(int(rest[0]))
+    if kind == "all_raise":
+        return all_raise()
+    if kind == "one_returns":
+        from mpi4py import MPI
+
+        rank = MPI.COMM_WORLD.Get_rank()
+        return 0 if rank != int(rest[0]) else time.sleep(600)
+    return one_faults(kind, int(rest[0]))
+
+
+if __name__ == "__main__":
+    if launched_size() is None:
+        limit = float(os.environ.get("LAST_RANK_LIMIT", "60"))
+        sys.exit(launch(NUM_RANKS, "launch_programs", sys.argv[1:], last_rank_limit=limit))
+    run_rank(main)

@@ -1,0 +1,185 @@
+"""Commands become ranks, and a rank that fails ends them all: run as a user would, outside MPI."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+from collectives.launch import LaunchError, launch, launched_size
+from collectives.launched import check_world, find_mpiexec
+
+HERE = Path(__file__).parent
+LIMIT = 10  # seconds from a fault to an empty process table
+FOREIGN = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+}
+
+
+class Jobs:
+    """Starts commands whose processes, all of them, carry a token by which they are found again."""
+
+    def __init__(self, scratch):
+        path = os.pathsep.join([str(HERE), str(HERE.parent.parent), os.environ.get("PYTHONPATH", "")])
+        self.token = f"LAUNCH_TEST={uuid.uuid4()}"
+        name, _, value = self.token.partition("=")
+        self.environment = {**os.environ, "PYTHONPATH": path, name: value, "TMPDIR": str(scratch)}
+
+    def start(self, *arguments, prefix=(), **more):
+        return subprocess.Popen(
+            [*prefix, sys.executable, "-m", "launch_programs", *arguments],
+            env={**self.environment, **more},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *arguments, **more):
+        job = self.start(*arguments, **more)
+        out, err = job.communicate(timeout=LIMIT)
+        return job.returncode, out, err
+
+    def alive(self):
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                if self.token.encode() in (process / "environ").read_bytes():
+                    found.append((process / "cmdline").read_text())
+            except OSError:
+                continue
+        return found
+
+    def assert_all_gone(self, limit=0.0):
+        deadline = time.monotonic() + limit
+        while (left := self.alive()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not left
+
+
+@pytest.fixture
+def jobs():
+    scratch = Path("/tmp") / f"launch-{uuid.uuid4().hex[:8]}"  # Open MPI's socket paths must stay short
+    scratch.mkdir()
+    jobs = Jobs(scratch)
+    yield jobs
+    jobs.assert_all_gone(1.0)
+    left = [path.name for path in scratch.iterdir() if path.name.startswith("collectives-")]
+    subprocess.run(["rm", "-rf", str(scratch)], check=True)
+    assert left == []
+
+
+@pytest.mark.parametrize("code", [0, 2])
+def test_a_code_that_all_ranks_return_is_the_code_of_the_command(jobs, code):
+    assert jobs.run("returns", str(code)) == (code, "4 ranks\n", "a word from rank 0\n")
+
+
+@pytest.mark.parametrize(
+    ("fault", "victim", "line"),
+    [
+        ("sys.exit(0)", 1, "rank 1 raised SystemExit: 0"),
+        ("timeout", 2, "rank 2 raised TimeoutError: step 2: no message from rank 0 in 5 s"),
+        ("os._exit(0)", 3, "rank 3 exited with code 0 in the middle of the run"),
+        ("kill", 2, "rank 2 was killed by signal 9 (SIGKILL)"),
+    ],
+)
+def test_a_rank_that_fails_while_others_wait_ends_the_job_with_its_name(jobs, fault, victim, line):
+    code, out, err = jobs.run(fault, str(victim))
+    jobs.assert_all_gone()
+    assert code == 3
+    assert out == "all ranks are here\n"
+    *trace, last = err.splitlines()
+    assert last == line
+    assert all(above.startswith(f"[rank {victim}] ") for above in trace)  # no banner of mpiexec's
+
+
+def test_an_error_that_all_ranks_raise_is_told_once(jobs):
+    code, _, err = jobs.run("all_raise")
+    assert code == 3
+    assert err.count("Traceback") == 1
+    last = err.splitlines()[-1]
+    assert re.fullmatch(r"rank \d raised ValueError: 10 parameters do not split over 4 ranks", last)
+
+
+def test_a_rank_that_never_follows_the_others_is_named_after_the_limit(jobs):
+    code, _, err = jobs.run("one_returns", "1", LAST_RANK_LIMIT="0.5")
+    jobs.assert_all_gone()
+    assert code == 3
+    assert re.fullmatch(r"rank 1 had not ended 0.5 s after rank [023] had\n", err)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_launcher_that_is_stopped_leaves_no_process_behind(jobs, number):
+    with jobs.start("kill", "-1") as job:  # no rank is -1: all wait for ever
+        assert job.stdout.readline() == "all ranks are here\n"
+        job.send_signal(number)
+        if number == signal.SIGKILL:
+            assert job.wait(LIMIT) == -number
+        else:
+            assert job.communicate(timeout=LIMIT) == ("", "stopped by signal 2 (SIGINT)\n")
+            assert job.returncode == 128 + number
+        jobs.assert_all_gone(LIMIT)
+
+
+def test_a_rank_that_leaves_under_somebody_elses_mpiexec_ends_the_job(jobs):
+    code, _, err = jobs.run("sys.exit(0)", "2", prefix=[find_mpiexec(), "-n", "4"], **FOREIGN)
+    jobs.assert_all_gone(1.0)
+    assert code != 0
+    assert "rank 2 raised SystemExit: 0" in err
+
+
+def test_what_mpiexec_has_to_say_is_passed_on_when_no_rank_left_word(jobs, monkeypatch, tmp_path, capfd):
+    broken = tmp_path / "mpiexec"
+    broken.write_text("#!/bin/sh\necho there are not enough slots >&2\nexit 7\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr("collectives.launch.find_mpiexec", lambda: str(broken))
+    assert launch(4, "launch_programs", []) == 3
+    told = capfd.readouterr().err.splitlines()
+    assert told[0] == "there are not enough slots"
+    assert told[1].startswith("mpiexec ended with code 7 and no word from rank 0")
+
+
+def test_without_an_mpiexec_the_error_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(LaunchError, match="pip install mpich"):
+        launch(4, "launch_programs", [])
+
+
+def test_no_ranks_are_refused():
+    with pytest.raises(LaunchError, match="0 ranks"):
+        launch(0, "launch_programs", [])
+
+
+@pytest.mark.parametrize(
+    ("environment", "size"),
+    [
+        ({}, None),
+        ({"SLURM_NTASKS": "8"}, None),
+        ({"SLURM_NTASKS": "8", "SLURM_PROCID": "0"}, None),  # a batch script
+        ({"SLURM_NTASKS": "8", "SLURM_PROCID": "3", "PMIX_RANK": "3"}, 8),
+        ({"SLURM_NTASKS": "8", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1", "PMI_FD": "9"}, 2),
+        ({"PMI_RANK": "0", "PMI_SIZE": "4"}, 4),
+        ({"OMPI_COMM_WORLD_SIZE": "4", "PMIX_RANK": "0"}, 4),
+        ({"PMIX_RANK": "0"}, 0),
+    ],
+)
+def test_only_a_rank_is_taken_for_a_rank(environment, size):
+    assert launched_size(environment) == size
+
+
+def test_a_world_of_another_size_than_promised_names_launcher_library_and_way_out(monkeypatch):
+    for name in ("OMPI_COMM_WORLD_SIZE", "SLURM_PROCID"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PMI_SIZE", "4")
+    check_world(4)
+    with pytest.raises(
+        LaunchError, match=r"MPICH's mpiexec started 4 ranks, but Open MPI sees a world of 1.*Run"
+    ):
+        check_world(1, "Open MPI")
