@@ -2,6 +2,7 @@
 
 from collectives.algorithms import Algorithm
 from collectives.schedule import Block, Recv, Send, Step
+from collectives.table import format_table
 
 
 def show(algorithm: Algorithm, world_size: int) -> str:
@@ -16,11 +17,7 @@ def show(algorithm: Algorithm, world_size: int) -> str:
         [str(number), *(_cell(steps[number]) if number < len(steps) else "" for steps in columns)]
         for number in range(num_steps)
     ]
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    lines = [f"{algorithm} on {world_size} ranks, {num_steps} steps"]
-    for row in (head, *rows):
-        lines.append("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-    return "\n".join(lines)
+    return f"{algorithm} on {world_size} ranks, {num_steps} steps\n{format_table(head, rows)}"
 
 
 def _cell(step: Step) -> str:

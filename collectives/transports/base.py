@@ -64,7 +64,7 @@ class Transport(ABC):
         For set-up and for reports, which cannot count themselves. TransportError after ``limit`` seconds.
         """
 
-    def close(self) -> None:  # noqa: B027 - most have nothing to give back
+    def close(self) -> None:
         """Give back what the transport holds."""
 
     def pause(self, waited: float) -> None:

@@ -5,8 +5,8 @@ import signal
 import sys
 import time
 
-from collectives.launch import launch, launched_size
-from collectives.rank_main import run_rank
+from collectives.launching.launch import launch, launched_size
+from collectives.launching.rank_main import run_rank
 
 NUM_RANKS = 4
 FAULTS = {

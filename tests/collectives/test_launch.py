@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from collectives.launch import LaunchError, launch, launched_size
-from collectives.launched import check_world, find_mpiexec
+from collectives.launching.launch import LaunchError, launch, launched_size
+from collectives.launching.launched import check_world, find_mpiexec
 
 HERE = Path(__file__).parent
 LIMIT = 10  # seconds from a fault to an empty process table
@@ -138,7 +138,7 @@ def test_what_mpiexec_has_to_say_is_passed_on_when_no_rank_left_word(jobs, monke
     broken = tmp_path / "mpiexec"
     broken.write_text("#!/bin/sh\necho there are not enough slots >&2\nexit 7\n")
     broken.chmod(0o755)
-    monkeypatch.setattr("collectives.launch.find_mpiexec", lambda: str(broken))
+    monkeypatch.setattr("collectives.launching.launch.find_mpiexec", lambda: str(broken))
     assert launch(4, "launch_programs", []) == 3
     told = capfd.readouterr().err.splitlines()
     assert told[0] == "there are not enough slots"

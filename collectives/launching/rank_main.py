@@ -7,15 +7,15 @@ import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
-from collectives.launched import launched_rank
-from collectives.rank_notes import NOTES_VARIABLE, leave
+from collectives.launching.launched import launched_rank
+from collectives.launching.rank_notes import NOTES_VARIABLE, leave
 
 
 def run_rank(main: Callable[[], int]) -> NoReturn:
     """End this process with the code that ``main`` returns, 0, 1 or 2, the same on every rank.
 
     Anything that ``main`` raises ends the job on all ranks with code 3 after a line `rank N raised ...`, even
-    KeyboardInterrupt or a SystemExit with code 0: the other ranks wait for this one. Under collectives.launch
+    KeyboardInterrupt or a SystemExit with code 0: the other ranks wait for this one. Under our launcher
     the launcher prints the traceback, once; under somebody else's mpiexec this rank does, and aborts MPI.
     """
     directory = os.environ.get(NOTES_VARIABLE)

@@ -14,9 +14,9 @@ import time
 from collections.abc import Sequence
 from typing import NoReturn
 
-from collectives.launched import launched_rank
-from collectives.processes import Process, identify
-from collectives.rank_notes import NOTES_VARIABLE, STREAMS, leave, read_notes, remove
+from collectives.launching.launched import launched_rank
+from collectives.launching.processes import Process, identify
+from collectives.launching.rank_notes import NOTES_VARIABLE, STREAMS, leave, read_notes, remove
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _AWAITED = {signal.SIGCHLD, signal.SIGALRM, *STOP_SIGNALS}

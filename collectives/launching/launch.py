@@ -11,11 +11,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
 
-from collectives.launched import LaunchError, find_mpiexec, launched_size
-from collectives.processes import Process, identify
-from collectives.rank_notes import BANNERS, Note, read_notes, remove
-from collectives.rank_output import pass_on, ranks_output
-from collectives.witness import STOP_SIGNALS, signal_name
+from collectives.launching.launched import LaunchError, find_mpiexec, launched_size
+from collectives.launching.processes import Process, identify
+from collectives.launching.rank_notes import BANNERS, Note, read_notes, remove
+from collectives.launching.rank_output import pass_on, ranks_output
+from collectives.launching.witness import STOP_SIGNALS, signal_name
 
 __all__ = ["LaunchError", "launch", "launched_size"]
 
@@ -48,7 +48,7 @@ def launch(num_ranks: int, module: str, arguments: Sequence[str], *, last_rank_l
         raise LaunchError(f"{num_ranks} ranks cannot run: ask for 1 or more")
     mpiexec = find_mpiexec()
     directory = tempfile.mkdtemp(prefix="collectives-")
-    witness = [sys.executable, "-m", "collectives.witness", directory, str(identify(os.getpid()))]
+    witness = [sys.executable, "-m", "collectives.launching.witness", directory, str(identify(os.getpid()))]
     command = [mpiexec, "-n", str(num_ranks), *witness, sys.executable, "-m", module, *arguments]
     sys.stdout.flush()  # what the ranks say comes after it
     sys.stderr.flush()

@@ -5,7 +5,7 @@ import os
 import select
 from collections.abc import Iterator, Mapping
 
-from collectives.rank_notes import STREAMS
+from collectives.launching.rank_notes import STREAMS
 
 
 @contextlib.contextmanager

@@ -1,0 +1,39 @@
+"""Full-size buffers that live for a moment: gathered views, gradients on their way to their shards."""
+
+from collections import defaultdict
+
+import numpy as np
+import numpy.typing as npt
+
+from zero_emulator.layout import Array
+
+
+class BufferPool:
+    """Lends flat buffers and takes them back, for one iteration: ``clear`` lets go of the memory.
+
+    With ``poison`` a buffer is filled with NaN when it comes back, so whoever still uses it sees nonsense at
+    once, and one that is reused without being overwritten shows.
+    """
+
+    def __init__(self, dtype: npt.DTypeLike, *, poison: bool = False) -> None:
+        self._dtype, self._poison = np.dtype(dtype), poison
+        self._idle: dict[int, list[Array]] = defaultdict(list)
+
+    def take(self, size: int) -> Array:
+        """A buffer of ``size`` elements, whose contents are anything."""
+        if self._idle[size]:
+            return self._idle[size].pop()
+        buffer = np.empty(size, self._dtype)
+        if self._poison:
+            buffer.fill(np.nan)
+        return buffer
+
+    def give_back(self, buffer: Array) -> None:
+        """The caller no longer uses it, and nothing of it is in flight."""
+        if self._poison:
+            buffer.fill(np.nan)
+        self._idle[buffer.size].append(buffer)
+
+    def clear(self) -> None:
+        """Let go of all that is idle."""
+        self._idle.clear()

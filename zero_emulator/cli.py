@@ -1,0 +1,124 @@
+"""The `zero-emulator` command: its options, checked before any rank starts."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+from collectives.command import run_command
+from zero_emulator.config import DTYPES, RunConfig
+from zero_emulator.data import load_dataset
+from zero_emulator.files import check_writable
+from zero_emulator.jobs import Job
+from zero_emulator.losses import LOSSES
+from zero_emulator.optimizers import OPTIMIZERS
+from zero_emulator.ranks import DEFAULT_RANKS, run_on_ranks, world_size
+from zero_emulator.strategies import STRATEGIES
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEFAULT = RunConfig()
+
+
+def _widths(context: click.Context, option: click.Parameter, value: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(width) for width in value.split(",") if width.strip())
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is no list of widths: write 64,32") from None
+
+
+PATH = click.Path(path_type=Path)
+
+# What says None in RunConfig is left out here unless given: then the optimizer's own default holds.
+OPTIONS = (
+    click.option("--ranks", type=int, help=f"World size.  [default: {DEFAULT_RANKS}, or mpiexec's]"),
+    click.option("--hidden", callback=_widths, default=",".join(map(str, DEFAULT.hidden)),
+                 help="Widths of the hidden layers."),
+    click.option("--iterations", type=int, default=DEFAULT.iterations, help="Optimizer updates."),
+    click.option("--batch-size", type=int, default=DEFAULT.batch_size, help="Samples of the global batch."),
+    click.option("--micro-batches", type=int, default=DEFAULT.micro_batches, help="Parts of a batch."),
+    click.option("--optimizer", type=click.Choice(list(OPTIMIZERS)), default=DEFAULT.optimizer),
+    click.option("--lr", type=float, default=DEFAULT.lr, help="Learning rate."),
+    click.option("--momentum", type=float, help="Of sgd."),
+    click.option("--weight-decay", type=float, help="Of adamw."),
+    click.option("--loss", type=click.Choice(list(LOSSES)), default=DEFAULT.loss),
+    click.option("--dtype", type=click.Choice(DTYPES), default=DEFAULT.dtype),
+    click.option("--seed", type=int, default=DEFAULT.seed, help="Of the parameters and the batches."),
+    click.option("--data", type=PATH, help=".npz with x and y, or .csv, label last.  [default: digits]"),
+    click.option("--prefetch", type=int, default=DEFAULT.prefetch, help="Gathers in flight ahead (zero3)."),
+    click.option("--keep-views", type=click.Choice(["none", "last", "all"]), default=DEFAULT.keep_views,
+                 help="Layers whose views stay from forward to backward (zero3)."),
+    click.option("--clip", type=float, help="Clip gradients to this global norm."),
+    click.option("--audit-every", type=int, default=DEFAULT.audit_every, help="Iterations between digests."),
+    click.option("--time-limit", type=float, default=DEFAULT.time_limit, help="Seconds without news."),
+    click.option("--record", type=PATH, help="Write the run record, JSON."),
+    click.option("--events", type=PATH, help="Write a line of JSON for each message."),
+    click.option("--transport", type=click.Choice(["mpi", "threads"]), default="mpi"),
+    click.option("--quiet", is_flag=True, help="Print the verdict alone."),
+    click.option("--json", is_flag=True, help="Print the record and nothing else."),
+)  # fmt: skip
+
+
+def _run_options(command: F) -> F:
+    for option in reversed(OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.version_option(package_name="zero-emulator")
+def commands() -> None:
+    """Plain data parallelism and ZeRO-1, 2 and 3 on real ranks, every byte accounted for.
+
+    Exit codes: 0 every audit holds, 1 an audit failed, 2 wrong usage or input, 3 a rank died or a wait timed
+    out.
+    """
+
+
+@commands.command()
+@click.option("--strategy", type=click.Choice(list(STRATEGIES)), default=DEFAULT.strategy)
+@_run_options
+def train(strategy: str, **options: Any) -> None:
+    """Train an MLP on --ranks ranks with one strategy, and audit it."""
+    ranks, job = _prepare(strategy, **options)
+    run_on_ranks(ranks, job.transport, job.train)
+
+
+@commands.command()
+@_run_options
+def compare(**options: Any) -> None:
+    """Train the same MLP with every strategy and serially, and hold them against each other."""
+    ranks, job = _prepare(DEFAULT.strategy, **options)
+    run_on_ranks(ranks, job.transport, job.compare)
+
+
+def _prepare(
+    strategy: str,
+    *,
+    ranks: int | None,
+    data: Path | None,
+    record: Path | None,
+    events: Path | None,
+    transport: str,
+    quiet: bool,
+    json: bool,
+    **settings: Any,
+) -> tuple[int, Job]:
+    """The world size and the job; a UsageError, before any rank has started, for what cannot work."""
+    try:
+        num_ranks = world_size(ranks, transport)
+        config = RunConfig(strategy=strategy, **settings)
+        dataset = load_dataset(data)
+        config.check(dataset, num_ranks)
+        for path in (record, events):
+            if path is not None:
+                check_writable(path)
+    except (ValueError, OSError) as error:
+        raise click.UsageError(str(error)) from error
+    return num_ranks, Job(config, dataset, transport, record, events, quiet, json)
+
+
+def main() -> NoReturn:
+    """The `zero-emulator` command."""
+    run_command(commands, "zero-emulator")

@@ -1,0 +1,90 @@
+"""What a run is told, checked before anything starts."""
+
+from dataclasses import asdict, dataclass
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from zero_emulator.data import Dataset
+from zero_emulator.losses import LOSSES
+from zero_emulator.model import Linear, build_mlp
+from zero_emulator.optimizers import Optimizer, make_optimizer
+from zero_emulator.strategies import STRATEGIES, KeepViews, StrategyOptions
+
+DTYPES = ("float32", "float64")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """One training run. ``batch_size`` is the global batch, ``hidden`` the widths of the hidden layers."""
+
+    strategy: str = "zero3"
+    hidden: tuple[int, ...] = (64, 32)
+    iterations: int = 200
+    batch_size: int = 64
+    micro_batches: int = 1
+    optimizer: str = "adam"
+    lr: float = 0.003
+    momentum: float | None = None
+    weight_decay: float | None = None
+    loss: str = "cross_entropy"
+    dtype: str = "float32"
+    seed: int = 0
+    prefetch: int = 0
+    keep_views: KeepViews = "none"
+    clip: float | None = None
+    audit_every: int = 1
+    time_limit: float = 60.0
+
+    def __post_init__(self) -> None:
+        for name, value, least in (
+            ("iterations", self.iterations, 1),
+            ("batch-size", self.batch_size, 1),
+            ("micro-batches", self.micro_batches, 1),
+            ("prefetch", self.prefetch, 0),
+            ("audit-every", self.audit_every, 1),
+            ("seed", self.seed, 0),
+        ):
+            if value < least:
+                raise ValueError(f"--{name} {value}: give {least} or more")
+        for name, number in (("lr", self.lr), ("clip", self.clip), ("time-limit", self.time_limit)):
+            if number is not None and not (number > 0 and isfinite(number)):
+                raise ValueError(f"--{name} {number:g}: give a number above 0")
+        for name, choice, known in (
+            ("strategy", self.strategy, STRATEGIES),
+            ("loss", self.loss, LOSSES),
+            ("dtype", self.dtype, DTYPES),
+            ("keep-views", self.keep_views, ("none", "last", "all")),
+        ):
+            if choice not in known:
+                raise ValueError(f"--{name} {choice}: take one of {', '.join(known)}")
+        if any(width < 1 for width in self.hidden):
+            raise ValueError(f"--hidden {','.join(map(str, self.hidden))}: every width must be 1 or more")
+        self.make_optimizer()
+
+    def check(self, dataset: Dataset, world_size: int) -> None:
+        """ValueError if this run cannot be made with this data on so many ranks."""
+        num_samples = len(dataset.train_x)
+        if num_samples < world_size:
+            raise ValueError(f"{num_samples} training samples for {world_size} ranks: take fewer ranks")
+        if self.batch_size > num_samples:
+            raise ValueError(
+                f"--batch-size {self.batch_size} of {num_samples} samples: take {num_samples} or less"
+            )
+
+    def make_optimizer(self) -> Optimizer:
+        return make_optimizer(self.optimizer, self.lr, momentum=self.momentum, weight_decay=self.weight_decay)
+
+    def make_layers(self, dataset: Dataset) -> tuple[Linear, ...]:
+        return build_mlp((dataset.train_x.shape[1], *self.hidden, dataset.num_classes))
+
+    def strategy_options(self, *, poison: bool = False) -> StrategyOptions:
+        return StrategyOptions(self.micro_batches, self.prefetch, self.keep_views, self.clip, poison)
+
+    @property
+    def itemsize(self) -> int:
+        return np.dtype(self.dtype).itemsize
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self) | {"hidden": list(self.hidden)}

@@ -1,0 +1,136 @@
+"""What every rank of a command does: train, report; rank 0 alone prints and writes files."""
+
+import json
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import click
+
+from collectives.command import EXIT_OK, EXIT_REFUTED
+from collectives.transports.base import Transport
+from zero_emulator.compare import SERIAL_TOLERANCE, compare, must_agree
+from zero_emulator.config import RunConfig
+from zero_emulator.data import Dataset
+from zero_emulator.files import write_whole
+from zero_emulator.progress import Progress
+from zero_emulator.ranks import is_terminal
+from zero_emulator.record import Json, describe_environment, event_lines, event_messages, run_record
+from zero_emulator.report import compare_table, describe_run
+from zero_emulator.run import Outcome, run
+
+COMPARE_SCHEMA = "zero-emulator/compare/1"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A configuration with its data, and what to print and write."""
+
+    config: RunConfig
+    dataset: Dataset
+    transport: str
+    record: Path | None = None
+    events: Path | None = None
+    quiet: bool = False
+    json: bool = False
+
+    def train(self, transport: Transport) -> int:
+        """One run; the exit code."""
+        outcome = self._run(self.config, transport)
+        record = self._record_of(self.config, transport, outcome)
+        if transport.rank == 0:
+            self._write_events(event_lines(event_messages(outcome)))
+            self._publish(record, describe_run(record))
+        return EXIT_OK if record["verdict"] == "pass" else EXIT_REFUTED
+
+    def compare(self, transport: Transport) -> int:
+        """The same run through every strategy and serially; the exit code."""
+        found = compare(self.config, self.dataset, transport, run_one=partial(self._run, transport=transport))
+        runs = {
+            name: self._record_of(outcome.config, transport, outcome)
+            for name, outcome in found.outcomes.items()
+        }
+        tolerance = SERIAL_TOLERANCE[self.config.dtype]
+        verdicts = {
+            name: "pass" if record["verdict"] == "pass" and found.differences[name] <= tolerance else "fail"
+            for name, record in runs.items()
+        }
+        disagreements = found.disagreements(self.config.micro_batches)
+        passed = not disagreements and set(verdicts.values()) == {"pass"}
+        document: Json = {
+            "schema": COMPARE_SCHEMA,
+            "runs": runs,
+            "differences_from_serial": found.differences,
+            "serial_tolerance": tolerance,
+            "verdicts": verdicts,
+            "disagreements": disagreements,
+            "verdict": "pass" if passed else "fail",
+        }
+        if transport.rank == 0:
+            self._write_events(
+                line
+                for name, outcome in found.outcomes.items()
+                for line in event_lines(event_messages(outcome), strategy=name)
+            )
+            self._publish(document, self._describe_comparison(document))
+        return EXIT_OK if passed else EXIT_REFUTED
+
+    def _run(self, config: RunConfig, transport: Transport) -> Outcome:
+        progress = Progress(config.strategy, config.iterations, terminal=is_terminal("stderr"))
+        speaks = transport.rank == 0 and not (self.quiet or self.json)
+        return run(
+            config,
+            self.dataset,
+            transport,
+            on_iteration=progress if speaks else lambda iteration: None,
+            keep_events=self.events is not None,
+        )
+
+    def _record_of(self, config: RunConfig, transport: Transport, outcome: Outcome) -> Json:
+        layers = [
+            layer.layout.block_sizes(transport.world_size) for layer in config.make_layers(self.dataset)
+        ]
+        environment = describe_environment(self.transport) | {"data": self.dataset.name}
+        return run_record(config, layers, outcome, environment)
+
+    def _describe_comparison(self, document: Json) -> str:
+        config = self.config
+        first = next(iter(document["runs"].values()))
+        agreement = document["disagreements"] or [
+            f"{' = '.join(group)}, bit for bit, after every audited iteration"
+            for group in must_agree(config.micro_batches)
+        ]
+        return "\n".join(
+            [
+                f"{first['num_params']} parameters on {first['world_size']} ranks, {config.iterations} "
+                f"iterations of {config.batch_size} samples, {config.micro_batches} micro-batches, "
+                f"{config.optimizer}, {config.dtype}",
+                compare_table(document["runs"], document["differences_from_serial"], document["verdicts"]),
+                *agreement,
+                *(fault for record in document["runs"].values() for fault in record["faults"]),
+                f"verdict {document['verdict']}",
+            ]
+        )
+
+    def _write_events(self, lines: Iterable[str]) -> None:
+        if self.events is not None:
+            write_whole(self.events, lines)
+
+    def _publish(self, document: Json, text: str) -> None:
+        if self.record is not None:
+            write_whole(self.record, [json.dumps(document, indent=1, allow_nan=False), "\n"])
+        if self.json:
+            click.echo(json.dumps(document, allow_nan=False))
+        else:
+            click.echo(_painted(text.splitlines()[-1] if self.quiet else text))
+
+
+def _painted(text: str) -> str:
+    """Verdicts in colour, for a terminal and whoever has not set NO_COLOR."""
+    if not is_terminal("stdout") or os.environ.get("NO_COLOR"):
+        return text
+    colours = {"pass": "green", "fail": "red"}
+    return re.sub(r"\b(pass|fail)$", lambda word: click.style(word[0], colours[word[0]]), text, flags=re.M)

@@ -1,0 +1,65 @@
+"""Whether a run keeps its promises: every broken one in words, with the numbers."""
+
+from collections.abc import Iterator, Sequence
+
+from zero_emulator.audit import all_equal
+from zero_emulator.config import RunConfig
+from zero_emulator.run import Outcome
+from zero_emulator.strategies import STRATEGIES
+from zero_emulator.theory import Flow, Sizes, iteration_traffic, iteration_uses, persistent_bytes
+
+
+def expected_traffic(config: RunConfig, layers: Sequence[Sizes], rank: int) -> dict[tuple[str, str], Flow]:
+    """What a rank of this run must send and receive in every iteration, by (phase, collective)."""
+    uses = iteration_uses(config.strategy, config.micro_batches, config.keep_views)
+    return iteration_traffic(uses, layers, rank, config.itemsize)
+
+
+def expected_kept(config: RunConfig, layers: Sequence[Sizes], rank: int) -> dict[str, int]:
+    """What a rank of this run must keep between iterations, in bytes by kind."""
+    num_moments = len(config.make_optimizer().new_state(0, config.dtype))
+    stage = STRATEGIES[config.strategy].stage
+    return persistent_bytes(stage, layers, rank, config.itemsize, num_moments)
+
+
+def faults(config: RunConfig, layers: Sequence[Sizes], outcome: Outcome) -> list[str]:
+    """What is wrong with a run; nothing if it passes."""
+    return [
+        *_traffic_faults(config, layers, outcome),
+        *_kept_faults(config, layers, outcome),
+        *(
+            f"iteration {iteration}: the ranks hold different parameters, digests {', '.join(digests)}"
+            for iteration, digests in outcome.digests.items()
+            if not all_equal(digests)
+        ),
+    ]
+
+
+def _traffic_faults(config: RunConfig, layers: Sequence[Sizes], outcome: Outcome) -> Iterator[str]:
+    for rank, report in enumerate(outcome.reports):
+        expected = expected_traffic(config, layers, rank)
+        for iteration in range(1, config.iterations + 1):
+            counted = report.traffic[iteration]
+            if not counted.equals(expected):
+                flows = {key: Flow(counted.sent[key], counted.received[key]) for key in counted.calls}
+                where = f"iteration {iteration}, rank {rank}"
+                yield f"{where}: counted {_flows(flows)}, expected {_flows(expected)} (bytes sent/received)"
+
+
+def _flows(flows: dict[tuple[str, str], Flow]) -> str:
+    """Bytes sent and received, flow by flow."""
+    parts = (
+        f"{phase} {collective} {flow.sent}/{flow.received}" for (phase, collective), flow in flows.items()
+    )
+    return " and ".join(parts) or "nothing"
+
+
+def _kept_faults(config: RunConfig, layers: Sequence[Sizes], outcome: Outcome) -> Iterator[str]:
+    for rank, report in enumerate(outcome.reports):
+        expected = expected_kept(config, layers, rank)
+        if report.kept != expected:
+            yield f"rank {rank} keeps {_sizes(report.kept)}, expected {_sizes(expected)}"
+
+
+def _sizes(kept: dict[str, int]) -> str:
+    return ", ".join(f"{num_bytes} bytes of {kind}" for kind, num_bytes in kept.items())

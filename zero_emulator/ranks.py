@@ -1,0 +1,80 @@
+"""Where a command's ranks come from: threads, an mpiexec that we start, or one that somebody has started."""
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import NoReturn
+
+from collectives.command import EXIT_RANK_DIED
+from collectives.launching.launch import launch
+from collectives.launching.launched import check_world, launched_size
+from collectives.launching.rank_main import run_rank
+from collectives.transports.base import Transport, TransportError
+from collectives.transports.threads import run_threads
+
+DEFAULT_RANKS = 4
+
+TERMINALS = "ZERO_EMULATOR_TERMINALS"
+"""Which of our streams are terminals: the ranks write into pipes and cannot see it."""
+
+Body = Callable[[Transport], int]
+
+
+def world_size(asked: int | None, transport: str) -> int:
+    """How many ranks the command will have. ValueError if that is not what was asked for."""
+    given = None if transport == "threads" else launched_size()
+    if asked is not None and asked < 1:
+        raise ValueError(f"--ranks {asked}: give 1 or more")
+    if given and asked is not None and asked != given:
+        raise ValueError(f"--ranks {asked} under an mpiexec that started {given} ranks: leave --ranks out")
+    return given or asked or DEFAULT_RANKS
+
+
+def run_on_ranks(num_ranks: int, transport: str, body: Body) -> NoReturn:
+    """Run ``body`` on every rank and exit with the code that it returns, or 3 if a rank fails.
+
+    Outside MPI this starts the same command again, as ``num_ranks`` ranks under the mpiexec of this
+    environment; those come here a second time, and run the body.
+    """
+    if transport == "threads":
+        sys.exit(_run_as_threads(num_ranks, body))
+    if launched_size() is None:
+        streams = {"stdout": sys.stdout, "stderr": sys.stderr}
+        os.environ[TERMINALS] = " ".join(name for name, stream in streams.items() if stream.isatty())
+        sys.exit(launch(num_ranks, "zero_emulator", sys.argv[1:]))
+    run_rank(lambda: _run_as_mpi_rank(body))
+
+
+def is_terminal(stream: str) -> bool:
+    """Whether "stdout" or "stderr" of the command ends at a terminal."""
+    if TERMINALS in os.environ:
+        return stream in os.environ[TERMINALS].split()
+    return bool(getattr(sys, stream).isatty())
+
+
+def _run_as_mpi_rank(body: Body) -> int:
+    from mpi4py import MPI
+
+    from collectives.transports.mpi import MPITransport
+
+    check_world(MPI.COMM_WORLD.size, MPI.Get_library_version().splitlines()[0].strip("\0 "))
+    return body(MPITransport())
+
+
+def _run_as_threads(num_ranks: int, body: Body) -> int:
+    def told(transport: Transport) -> int:
+        try:
+            return body(transport)
+        except TransportError:  # another rank has failed, and says so
+            raise
+        except BaseException as error:
+            traceback.print_exc()
+            summary = " ".join(str(error).split())
+            print(f"rank {transport.rank} raised {type(error).__name__}: {summary}", file=sys.stderr)
+            raise
+
+    try:
+        return run_threads(num_ranks, told)[0]
+    except Exception:
+        return EXIT_RANK_DIED

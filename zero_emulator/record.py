@@ -1,0 +1,150 @@
+"""The run record and the event log: what a run leaves for others to read. Documented in the README."""
+
+import json
+import platform
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from math import isfinite
+from typing import Any
+
+from collectives.ledger import Message, pair_messages
+from zero_emulator.audit import RankTraffic, all_equal
+from zero_emulator.config import RunConfig
+from zero_emulator.judge import expected_traffic, faults
+from zero_emulator.run import Outcome
+from zero_emulator.theory import Sizes, multiple
+
+RUN_SCHEMA = "zero-emulator/run/1"
+
+Json = dict[str, Any]
+
+
+def run_record(
+    config: RunConfig, layers: Sequence[Sizes], outcome: Outcome, environment: Mapping[str, Any]
+) -> Json:
+    """The record of one run, as JSON values."""
+    world_size = len(outcome.reports)
+    num_params = sum(map(sum, layers))
+    found = faults(config, layers, outcome)
+    return {
+        "schema": RUN_SCHEMA,
+        "config": config.as_json(),
+        "environment": dict(environment) | {"hosts": [report.host for report in outcome.reports]},
+        "num_params": num_params,
+        "world_size": world_size,
+        "block_sizes": [list(sizes) for sizes in layers],
+        "iterations": [
+            _iteration(config, layers, outcome, iteration) for iteration in range(1, config.iterations + 1)
+        ],
+        "gathers_a_layer": _gathers_a_layer(config, len(layers), outcome),
+        "persistent": [dict(report.kept) for report in outcome.reports],
+        "totals": [
+            {kind: report.totals[kind] for kind in ("training", "control", "audit")}
+            for report in outcome.reports
+        ],
+        "test_accuracy": outcome.test_accuracy,
+        "seconds": outcome.seconds,
+        "faults": found,
+        "verdict": "fail" if found else "pass",
+    }
+
+
+def _gathers_a_layer(config: RunConfig, num_layers: int, outcome: Outcome) -> float:
+    """How often an iteration gathers a layer's weights, on average over the layers: as rank 0 counted it."""
+    calls = outcome.reports[0].traffic[config.iterations].calls
+    gathers = sum(count for (_, collective), count in calls.items() if collective == "all_gather")
+    return gathers / num_layers
+
+
+def _iteration(config: RunConfig, layers: Sequence[Sizes], outcome: Outcome, iteration: int) -> Json:
+    world_size = len(outcome.reports)
+    traffic = [
+        _traffic(rank, report.traffic[iteration], config, layers)
+        for rank, report in enumerate(outcome.reports)
+    ]
+    sent = [sum(one["sent"].values()) for one in traffic]
+    num_params = sum(map(sum, layers))
+    multiples = [multiple(s, num_params, world_size, config.itemsize) for s in (min(sent), max(sent))]
+    digests = outcome.digests.get(iteration)
+    loss = outcome.losses[iteration - 1]
+    return {
+        "iteration": iteration,
+        "loss": loss if isfinite(loss) else None,
+        "traffic": traffic,
+        "multiple": None if world_size == 1 else multiples,
+        "digests": digests,
+        "identical": None if digests is None else all_equal(digests),
+    }
+
+
+def _traffic(rank: int, counted: RankTraffic, config: RunConfig, layers: Sequence[Sizes]) -> Json:
+    expected = expected_traffic(config, layers, rank)
+    return {
+        "rank": rank,
+        "sent": _fold(counted.sent, 1),
+        "received": _fold(counted.received, 1),
+        "sent_by_phase": _fold(counted.sent, 0),
+        "expected_sent": sum(flow.sent for flow in expected.values()),
+        "control_sent": counted.other["control"],
+        "audit_sent": counted.other["audit"],
+    }
+
+
+def _fold(flows: Mapping[tuple[str, str], int], place: int) -> dict[str, int]:
+    """Sum over (phase, collective) by one of the two."""
+    sums: Counter[str] = Counter()
+    for key, num_bytes in flows.items():
+        sums[key[place]] += num_bytes
+    return dict(sums)
+
+
+def describe_environment(transport: str) -> Json:
+    """Versions of what takes part, and the transport: for the record."""
+    found: Json = {"python": platform.python_version(), "transport": transport}
+    for package in ("zero-emulator", "numpy", "mpi4py"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    found["mpi_library"] = None
+    if transport == "mpi":
+        from mpi4py import MPI
+
+        found["mpi_library"] = MPI.Get_library_version().splitlines()[0].strip("\0").strip()
+    return found
+
+
+def event_messages(outcome: Outcome) -> list[Message]:
+    """Every message of a run that kept its events, paired: LedgerError if its ends were not counted alike."""
+    return pair_messages([report.entries for report in outcome.reports])
+
+
+def event_lines(messages: Iterable[Message], **constant: str) -> Iterator[str]:
+    """The event log: a line of JSON for each message. Times are in seconds since the first one."""
+    first: float | None = None
+    for message in messages:
+        first = message.start if first is None else first
+        call = message.origin.call
+        yield (
+            json.dumps(
+                constant
+                | {
+                    "kind": call.label.kind,
+                    "iteration": call.label.iteration,
+                    "phase": call.label.phase,
+                    "layer": call.label.layer,
+                    "collective": call.collective,
+                    "algorithm": call.algorithm,
+                    "call": call.number,
+                    "step": message.origin.step,
+                    "chunk": message.origin.chunk,
+                    "sender": message.sender,
+                    "receiver": message.receiver,
+                    "bytes": message.num_bytes,
+                    "start": round(message.start - first, 7),
+                    "end": round(message.end - first, 7),
+                }
+            )
+            + "\n"
+        )

@@ -1,0 +1,88 @@
+"""What a person reads after a run: pure functions of run records."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from collectives.table import format_table
+from zero_emulator.theory import CLAIMS
+
+Json = dict[str, Any]
+
+
+def describe_run(record: Json) -> str:
+    """A few lines on one run: model, outcome, traffic of an iteration, what is kept, verdict."""
+    config, last = record["config"], record["iterations"][-1]
+    sent = [sum(rank["sent"].values()) for rank in last["traffic"]]
+    lines = [
+        f"{config['strategy']} on {record['world_size']} ranks: {record['num_params']} parameters, "
+        f"{config['iterations']} iterations of {config['batch_size']} samples, {config['dtype']}",
+        f"  loss {_number(record['iterations'][0]['loss'])} -> {_number(last['loss'])}, "
+        f"test accuracy {record['test_accuracy']:.3f}",
+        f"  sent an iteration   {_span(sent)} bytes a rank, expected "
+        f"{_span([rank['expected_sent'] for rank in last['traffic']])}; {_multiple(last)} f(N)Ψ, "
+        f"claim {CLAIMS[config['strategy']].formula}",
+        f"  control and audit   {_span([rank['control_sent'] for rank in last['traffic']])} and "
+        f"{_span([rank['audit_sent'] for rank in last['traffic']])} bytes a rank",
+        f"  kept                {_kept_per_param(record):.4g} bytes a parameter",
+        f"  parameters          {_identical(record)}",
+        f"verdict {record['verdict']}",
+    ]
+    return "\n".join(lines + [f"  {fault}" for fault in record["faults"]])
+
+
+def compare_table(records: Mapping[str, Json], differences: Mapping[str, float], verdicts: Json) -> str:
+    """A row a strategy: what it keeps, what it claims, what it must send, what each rank has sent."""
+    head = [
+        "strategy", "kept B/param", "claim", "exact bytes", "counted bytes", "x f(N)Ψ", "gathers/layer",
+        "digest", "vs serial", "verdict",
+    ]  # fmt: skip
+    rows = []
+    for name, record in records.items():
+        last = record["iterations"][-1]
+        traffic = last["traffic"]
+        rows.append(
+            [
+                name,
+                f"{_kept_per_param(record):.4g}",
+                CLAIMS[name].formula,
+                _span([rank["expected_sent"] for rank in traffic]),
+                _span([sum(rank["sent"].values()) for rank in traffic]),
+                _multiple(last),
+                f"{record['gathers_a_layer']:.3g}",
+                last["digests"][0][:8],
+                f"{differences[name]:.1e}",
+                verdicts[name],
+            ]
+        )
+    return format_table(head, rows, right=(1, 3, 4, 5, 6, 8))
+
+
+def _kept_per_param(record: Json) -> float:
+    """On the rank that keeps most."""
+    most: int = max(sum(kept.values()) for kept in record["persistent"])
+    return most / float(record["num_params"])
+
+
+def _identical(record: Json) -> str:
+    audited = [one for one in record["iterations"] if one["digests"] is not None]
+    equal = sum(one["identical"] for one in audited)
+    return (
+        f"identical on all ranks after {equal} of {len(audited)} audited iterations, "
+        f"last digest {audited[-1]['digests'][0]}"
+    )
+
+
+def _multiple(iteration: Json) -> str:
+    if iteration["multiple"] is None:
+        return "-"
+    low, high = (f"{value:.3f}" for value in iteration["multiple"])
+    return low if low == high else f"{low}..{high}"
+
+
+def _span(values: Sequence[int]) -> str:
+    low, high = min(values), max(values)
+    return str(low) if low == high else f"{low}..{high}"
+
+
+def _number(value: float | None) -> str:
+    return "not finite" if value is None else f"{value:.4f}"

@@ -1,0 +1,103 @@
+"""One training run on one rank, from its configuration to the report of all ranks."""
+
+import platform
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import isfinite
+
+from collectives.communicator import Communicator
+from collectives.ledger import Entry, Kind, Ledger
+from collectives.transports.base import Transport
+from collectives.transports.metered import MeteredTransport
+from zero_emulator.audit import DigestAudit, RankTraffic, count_traffic
+from zero_emulator.batches import global_batches
+from zero_emulator.config import RunConfig
+from zero_emulator.data import Dataset
+from zero_emulator.layout import Array
+from zero_emulator.losses import LOSSES
+from zero_emulator.memory import kept_bytes
+from zero_emulator.metrics import accuracy
+from zero_emulator.strategies import STRATEGIES
+from zero_emulator.trainer import Trainer
+
+
+@dataclass
+class RankReport:
+    """What one rank has to say of a run."""
+
+    loss_shares: list[float]
+    traffic: dict[int | None, RankTraffic]
+    totals: Counter[Kind]
+    kept: dict[str, int]
+    entries: list[Entry]
+    host: str
+
+
+@dataclass
+class Outcome:
+    """A run as every rank knows it at its end: the reports of all ranks, and the trained weights."""
+
+    config: RunConfig
+    reports: list[RankReport]
+    digests: dict[int, list[str]]
+    weights: list[Array]
+    test_accuracy: float
+    seconds: float
+
+    @property
+    def losses(self) -> list[float]:
+        """The mean loss over the global batch, iteration by iteration: the ranks' shares, in rank order."""
+        return [sum(shares) for shares in zip(*(report.loss_shares for report in self.reports), strict=True)]
+
+    @property
+    def first_bad_loss(self) -> int | None:
+        """The first iteration whose loss is not finite."""
+        return next((i for i, loss in enumerate(self.losses, start=1) if not isfinite(loss)), None)
+
+
+def run(
+    config: RunConfig,
+    dataset: Dataset,
+    transport: Transport,
+    *,
+    on_iteration: Callable[[int], object] = lambda iteration: None,
+    keep_events: bool = False,
+    poison: bool = False,
+) -> Outcome:
+    """Train on this rank of ``transport`` and audit; every rank calls it and gets the same outcome.
+
+    The reports are exchanged by the transport's own means at the end, uncounted: a ledger cannot count its
+    own gathering.
+    """
+    start = time.monotonic()
+    ledger = Ledger()
+    comm = Communicator(MeteredTransport(transport, ledger), time_limit=config.time_limit)
+    layers = config.make_layers(dataset)
+    strategy = STRATEGIES[config.strategy](
+        comm,
+        layers,
+        config.seed,
+        config.dtype,
+        config.make_optimizer(),
+        config.strategy_options(poison=poison),
+    )
+    audit = DigestAudit(comm, config.iterations, config.audit_every)
+    trainer = Trainer(layers, LOSSES[config.loss], strategy, audit.saw)
+    shares = []
+    for iteration, (x, y) in enumerate(global_batches(config, dataset), start=1):
+        shares.append(trainer.iterate(x, y))
+        audit.close(iteration - 1)
+        on_iteration(iteration)
+    kept = kept_bytes(strategy)
+    weights = audit.close_last(strategy)
+    totals: Counter[Kind] = Counter()
+    for entry in ledger.entries:
+        totals[entry.origin.call.label.kind] += sum(num_bytes for _, num_bytes in entry.sends)
+    entries = ledger.entries if keep_events else []
+    report = RankReport(shares, count_traffic(ledger.entries), totals, kept, entries, platform.node())
+    reports = comm.exchange(report)
+    test_x = dataset.test_x.astype(config.dtype)
+    quality = accuracy(layers, weights, test_x, dataset.test_y)
+    return Outcome(config, reports, audit.digests, weights, quality, time.monotonic() - start)

@@ -1,0 +1,52 @@
+"""ZeRO-2: gradients are sharded too. A full one lives only until it has been reduced."""
+
+from typing import NamedTuple
+
+from collectives.work import Work
+from zero_emulator.layout import Array
+from zero_emulator.strategies.base import Strategy
+
+
+class _Reducing(NamedTuple):
+    """A reduce-scatter in flight, of ``full`` into ``block``, which is the shard or is then added to it."""
+
+    work: Work
+    full: Array
+    block: Array
+    shard: Array
+
+
+class Zero2(Strategy):
+    """Reduce-scatter each layer's gradient of each micro-batch into shards, update, gather the weights.
+
+    The reduction of one layer runs while the next one computes: two full gradients are alive at most.
+    A rank sends f(N) (M + 1) Ψ with M micro-batches. Source: S. Rajbhandari et al., ZeRO, SC 2020.
+    """
+
+    name = "zero2"
+    stage = 2
+    reducing: _Reducing | None = None
+
+    def after_backward(self, layer: int, micro_batch: int) -> None:
+        self.settle()
+        params = self.layers[layer]
+        block = params.grad if micro_batch == 0 else self.buffers.take(params.grad.size)
+        work = self.comm.reduce_scatter(self.written, block, sizes=params.sizes)
+        self.reducing = _Reducing(work, self.written, block, params.grad)
+
+    def settle(self) -> None:
+        """Finish the reduction in flight, and give back what it used."""
+        if self.reducing is None:
+            return
+        work, full, block, shard = self.reducing
+        self.reducing = None
+        work.wait()
+        self.buffers.give_back(full)
+        if block is not shard:
+            shard += block
+            self.buffers.give_back(block)
+
+    def finish_iteration(self) -> None:
+        self.settle()
+        self.update()
+        self.gather_updated_weights()

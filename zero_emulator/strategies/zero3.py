@@ -1,0 +1,129 @@
+"""ZeRO-3: weights are sharded too. A layer's full view is gathered when its turn comes, and dropped after."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives.work import Work
+from zero_emulator.layout import Array
+from zero_emulator.strategies.base import KeepViews
+from zero_emulator.strategies.zero2 import Zero2
+
+
+class Visit(NamedTuple):
+    """One use of a layer: which gather serves it, and whether it is the last use of that gather's view."""
+
+    phase: str
+    layer: int
+    gather: int
+    last_use: bool
+
+
+class _Gathered(NamedTuple):
+    work: Work
+    view: Array
+    versions: npt.NDArray[np.int64]
+
+
+def plan_visits(num_layers: int, micro_batches: int, keep_views: KeepViews) -> tuple[Visit, ...]:
+    """The layers in the order in which an iteration uses them, forward and backward, for each micro-batch.
+
+    Gathers are numbered in the order in which they are needed. A backward that finds its view kept from the
+    forward has that forward's gather.
+    """
+    return tuple(_visits(num_layers, micro_batches, keep_views))
+
+
+def _visits(num_layers: int, micro_batches: int, keep_views: KeepViews) -> Iterator[Visit]:
+    gather = 0
+    for _ in range(micro_batches):
+        kept = {}
+        for layer in range(num_layers):
+            keep = keep_views == "all" or (keep_views == "last" and layer == num_layers - 1)
+            if keep:
+                kept[layer] = gather
+            yield Visit("forward", layer, gather, not keep)
+            gather += 1
+        for layer in reversed(range(num_layers)):
+            if layer in kept:
+                yield Visit("backward", layer, kept[layer], True)
+            else:
+                yield Visit("backward", layer, gather, True)
+                gather += 1
+
+
+class Zero3(Zero2):
+    """Gather a layer before its forward and again before its backward; gradients go as in ZeRO-2.
+
+    A rank sends f(N) 3 M Ψ; f(N) 2 M Ψ if views are kept, which then are all alive at once.
+    Source: S. Rajbhandari et al., ZeRO, SC 2020.
+    """
+
+    name = "zero3"
+    stage = 3
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        options = self.options
+        self.visits = plan_visits(len(self.layers), options.micro_batches, options.keep_views)
+        first_uses = {visit.gather: visit for visit in reversed(self.visits)}
+        self.gathers: Sequence[Visit] = [first_uses[gather] for gather in range(len(first_uses))]
+        self.gathered: dict[int, _Gathered] = {}
+        self.at = 0  # the visit whose turn it is
+        self.started = 0  # gathers, in this iteration
+
+    def before_forward(self, layer: int, micro_batch: int) -> None:
+        self.enter()
+
+    def after_forward(self, layer: int, micro_batch: int) -> None:
+        self.leave()
+
+    def before_backward(self, layer: int, micro_batch: int) -> None:
+        self.enter()
+
+    def after_backward(self, layer: int, micro_batch: int) -> None:
+        self.leave()
+        super().after_backward(layer, micro_batch)
+
+    def finish_iteration(self) -> None:
+        self.settle()
+        self.update()
+        self.at = self.started = 0
+
+    def view(self, layer: int) -> Array:
+        visit = self.visits[self.at]
+        assert visit.layer == layer, "the trainer visits the layers in the planned order"
+        gathered = self.gathered[visit.gather]
+        self.check_version(layer, gathered.versions)
+        return gathered.view
+
+    def enter(self) -> None:
+        """Have the view of this visit, and the next ``prefetch`` gathers in flight."""
+        needed = self.visits[self.at].gather
+        while self.started < min(len(self.gathers), needed + 1 + self.options.prefetch):
+            visit = self.gathers[self.started]
+            with self.labelled(visit.layer, phase=visit.phase):
+                self.gathered[self.started] = self.gather(visit.layer)
+            self.started += 1
+        self.gathered[needed].work.wait()
+
+    def leave(self) -> None:
+        """Drop the view, unless a later visit uses it."""
+        visit = self.visits[self.at]
+        self.at += 1
+        if visit.last_use:
+            self.buffers.give_back(self.gathered.pop(visit.gather).view)
+
+    def gather(self, layer: int) -> _Gathered:
+        params = self.layers[layer]
+        view = self.buffers.take(params.size)
+        work = self.comm.all_gather(params.weight, view, sizes=params.sizes)
+        return _Gathered(work, view, self.versions[:, layer])
+
+    def gather_weight(self, layer: int) -> Array:
+        gathered = self.gather(layer)
+        gathered.work.wait()
+        self.check_version(layer, gathered.versions)
+        return gathered.view

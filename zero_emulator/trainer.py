@@ -1,0 +1,79 @@
+"""The one training loop: every rank runs it on its own rows; the strategy decides what is where."""
+
+from collections.abc import Callable, Sequence
+
+from collectives.ledger import Label
+from zero_emulator.batches import rank_rows
+from zero_emulator.layout import Array
+from zero_emulator.losses import LossFunction
+from zero_emulator.model import Linear, Saved
+from zero_emulator.strategies import Strategy
+
+ViewObserver = Callable[[int, int, Array], None]
+"""Called with (iteration, layer, view) for every view that the first micro-batch's forward really used."""
+
+
+class Trainer:
+    """Trains the layers with one strategy; ``on_view`` watches what the forward uses."""
+
+    def __init__(
+        self,
+        layers: Sequence[Linear],
+        loss_function: LossFunction,
+        strategy: Strategy,
+        on_view: ViewObserver = lambda iteration, layer, view: None,
+    ) -> None:
+        self.layers, self.loss_function, self.strategy, self.on_view = (
+            layers,
+            loss_function,
+            strategy,
+            on_view,
+        )
+        self.comm = strategy.comm
+        self.iteration = 0
+
+    def iterate(self, x: Array, y: Array) -> float:
+        """One iteration on a global batch; this rank's share of its mean loss, taken before the update.
+
+        The shares of all ranks add up to the loss, and their gradients to its gradient: every row is divided
+        by the size of the global batch, however the rows are spread. A rank without rows takes part as well.
+        """
+        self.iteration += 1
+        loss = 0.0
+        micro_batches = self.strategy.options.micro_batches
+        parts = rank_rows(len(x), micro_batches, self.comm.world_size, self.comm.rank)
+        for micro_batch, rows in enumerate(parts):
+            outputs, saved = self._forward(x[rows], micro_batch)
+            share, grad = self.loss_function(outputs, y[rows], len(x))
+            loss += share
+            self._backward(grad, saved, micro_batch)
+        self._label("update", None)
+        self.strategy.finish_iteration()
+        self.strategy.advance()
+        return loss
+
+    def _forward(self, x: Array, micro_batch: int) -> tuple[Array, list[Saved]]:
+        saved = []
+        for index, layer in enumerate(self.layers):
+            self._label("forward", index)
+            self.strategy.before_forward(index, micro_batch)
+            view = self.strategy.view(index)
+            x, kept = layer.forward(view, x)
+            saved.append(kept)
+            if micro_batch == 0:
+                self.on_view(self.iteration, index, view)
+            self.strategy.after_forward(index, micro_batch)
+        return x, saved
+
+    def _backward(self, grad: Array, saved: list[Saved], micro_batch: int) -> None:
+        for index in reversed(range(len(self.layers))):
+            self._label("backward", index)
+            self.strategy.before_backward(index, micro_batch)
+            view, gradient = self.strategy.view(index), self.strategy.gradient(index, micro_batch)
+            grad_x = self.layers[index].backward(view, saved.pop(), grad, gradient, needs_grad_x=index > 0)
+            self.strategy.after_backward(index, micro_batch)
+            if grad_x is not None:
+                grad = grad_x
+
+    def _label(self, phase: str, layer: int | None) -> None:
+        self.comm.label = Label("training", self.iteration, phase, layer)
