@@ -4,9 +4,9 @@
 
     mpiexec -n 4 python -m mpi4py -m pytest --with-mpi --only-mpi -q tests
 
-the bodies that use ``run_ranks``, and all of tests/mpi, run on the MPI ranks. Nothing is skipped: what does not
-apply is deselected, and a session that ran fewer MPI tests than it selected fails. A rank whose test fails ends
-the job, because its peers would wait for it, or pair the next test with an old message.
+the bodies that use ``run_ranks``, and all of tests/mpi, run on the MPI ranks. Nothing is skipped: what does
+not apply is deselected, and a session that ran fewer MPI tests than it selected fails. A rank whose test
+fails ends the job, because its peers would wait for it, or pair the next test with an old message.
 """
 
 import os
@@ -176,7 +176,5 @@ class _MPISession:
         if self.passed == self.selected:
             line = f"{self.passed} MPI tests ran on {self.world.size} ranks"
         else:
-            line = (
-                f"ran {self.passed} of {self.selected} MPI tests: the others were skipped, which hides them"
-            )
+            line = f"ran {self.passed} of {self.selected} MPI tests: skipping hides the others"
         terminalreporter.write_line(line)
