@@ -253,7 +253,7 @@ def test_the_same_contribution_by_two_ways_is_refuted() -> None:
         yield from ring.all_gather(rank, world_size)
         yield Send(1 - rank, (0,)), Recv(1 - rank, (0,), "after")
 
-    with pytest.raises(ScheduleError, match="step 1: rank [01] adds the contribution of rank 0 to block 0"):
+    with pytest.raises(ScheduleError, match=r"step 1: rank [01] adds the contribution of rank 0 to block 0"):
         verify(Algorithm("again", ALL_GATHER, again), 2)
 
 
