@@ -169,7 +169,7 @@ class Communicator:
         call = Call(self._num_calls, collective, algorithm.name, self.label)
         record = describe(algorithm, reduction and reduction.name, result.dtype, cut, num_chunks)
         stages = self._stages(call, self._next_tag, record, binding, source, result, reduction)
-        work = Work(call, self.transport, stages, self._drive)
+        work = Work(call, self.transport, stages, self._drive, self._nudge_all)
         self._num_calls += 1
         self._next_tag += 1 + num_chunks  # one for the check, one for each lane
         if self._next_tag > self.transport.max_tag - MAX_CHUNKS:
@@ -225,14 +225,14 @@ class Communicator:
         news = False
         for work in tuple(self._in_flight):
             news = work.nudge() or news
-            if work.done:
+            if work.over:
                 self._in_flight.remove(work)
         return news
 
     def _drive(self, work: Work) -> None:
-        """Nudge all Works until this one is done."""
+        """Nudge all Works until this one is over."""
         last_news = time.monotonic()
-        while not work.done:
+        while not work.over:
             now = time.monotonic()
             if self._nudge_all():
                 last_news = now

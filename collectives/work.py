@@ -21,24 +21,57 @@ class Work:
     """
 
     def __init__(
-        self, call: Call, transport: Transport, stages: Iterator[list[Lane]], drive: Callable[["Work"], None]
+        self,
+        call: Call,
+        transport: Transport,
+        stages: Iterator[list[Lane]],
+        drive: Callable[["Work"], None],
+        nudge_all: Callable[[], bool],
     ) -> None:
         self.call, self.done = call, False
-        self._transport, self._stages, self._drive = transport, stages, drive
+        self.failure: BaseException | None = None
+        self._transport, self._stages, self._drive, self._nudge_all = transport, stages, drive, nudge_all
         self._waiting: list[tuple[Lane, Pending, Origin]] = []
 
     def wait(self) -> None:
-        """Finish it. Raises CollectiveTimeoutError after the Communicator's limit without any news."""
-        if not self.done:
+        """Finish it. Raises CollectiveTimeoutError after the Communicator's limit without any news.
+
+        A Work that has failed stays failed: every wait and poll of it raises what it failed with.
+        """
+        if not self.over:
             self._drive(self)
+        self._check_failure()
 
     def poll(self) -> bool:
         """Whether it is done, after a nudge; never waits. Computing ranks call it so that messages move."""
-        self.nudge()
+        if not self.over:
+            self._nudge_all()
+        self._check_failure()
         return self.done
 
+    @property
+    def over(self) -> bool:
+        """Whether it is done or has failed."""
+        return self.done or self.failure is not None
+
     def nudge(self) -> bool:
-        """Resume every lane whose messages have landed; says whether there was one."""
+        """Resume every lane whose messages have landed; says whether there was one.
+
+        A failure is kept for its own wait: whoever nudges may be waiting for another Work.
+        """
+        try:
+            return self._advance()
+        except BaseException as failure:
+            self.failure = failure  # a lane that raised is exhausted: going on would look like success
+            if not isinstance(failure, Exception):
+                raise
+            return True
+
+    def _check_failure(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    def _advance(self) -> bool:
         news = False
         waiting: list[tuple[Lane, Pending, Origin]] = []
         for lane in self._waiting:

@@ -1,6 +1,7 @@
 """Any transport, slowed down at random: what depends on timing goes wrong here and not on a cluster."""
 
 import random
+import time
 
 from collectives.ledger import Origin
 from collectives.transports.base import Messages, Pending, Transport, WrappedTransport
@@ -37,7 +38,8 @@ class DelayingTransport(WrappedTransport):
         return self._inner.missing(pending.pending)
 
     def pause(self, waited: float) -> None:
-        """No pause: the news may be here already, and kept back."""
+        """Only let other threads run: the news may be here already, and kept back."""
+        time.sleep(0)
 
     def wrap(self, inner: Transport) -> "DelayingTransport":
         return DelayingTransport(inner, self._seed + 1)

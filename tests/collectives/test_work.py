@@ -1,0 +1,140 @@
+"""A collective in flight: awaited, polled, failed."""
+
+import time
+
+import numpy as np
+import pytest
+
+from collectives.call_check import CallMismatchError
+from collectives.communicator import Communicator
+from collectives.operators import Operator
+from collectives.transports.delaying import DelayingTransport
+from collectives.work import Work
+
+
+def start_gather(comm: Communicator, value: int) -> tuple[Work, np.ndarray]:
+    output = np.full(2 * comm.world_size, -1)
+    return comm.all_gather(np.array([value, comm.rank]), output), output
+
+
+def gathered(comm: Communicator, value: int) -> list[int]:
+    return [number for rank in range(comm.world_size) for number in (value, rank)]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_works_are_awaited_in_another_order_on_every_rank(run_ranks, seed: int) -> None:
+    def body(comm: Communicator) -> None:
+        flights = [start_gather(comm, value) for value in range(6)]
+        order = np.random.default_rng(comm.rank).permutation(6)
+        for number in order:
+            work, output = flights[number]
+            work.wait()
+            assert work.done
+            assert output.tolist() == gathered(comm, number)
+
+    run_ranks(body, wrap=lambda transport: DelayingTransport(transport, seed))
+
+
+def poll_until(work: Work) -> None:
+    end = time.monotonic() + 20
+    while not work.poll():
+        assert time.monotonic() < end, "poll does not get it done"
+        time.sleep(0)
+
+
+def test_polling_alone_finishes_a_work(run_ranks) -> None:
+    def body(comm: Communicator) -> None:
+        work, output = start_gather(comm, 3)
+        poll_until(work)
+        assert output.tolist() == gathered(comm, 3)
+        work.wait()
+
+    run_ranks(body)
+
+
+@pytest.mark.ranks(min=2)
+def test_works_are_polled_in_different_orders(run_ranks) -> None:
+    def body(comm: Communicator) -> None:
+        (first, _), (second, _) = start_gather(comm, 1), start_gather(comm, 2)
+        for work in (first, second) if comm.rank % 2 else (second, first):
+            poll_until(work)
+
+    run_ranks(body)
+
+
+def test_a_work_that_was_polled_to_its_end_is_not_in_flight(run_ranks) -> None:
+    def body(comm: Communicator) -> None:
+        work, _ = start_gather(comm, 1)
+        poll_until(work)
+        comm.exchange(None)
+        part = comm.split(0)
+        assert part is not None
+        work, _ = start_gather(part, 1)
+        poll_until(work)
+        comm.exchange(None)
+        part.close()
+
+    run_ranks(body)
+
+
+def test_closing_with_a_work_in_flight_is_refused_with_their_number(run_ranks) -> None:
+    def body(comm: Communicator) -> None:
+        work, _ = start_gather(comm, 1)
+        with pytest.raises(ValueError, match="1 collectives are in flight"):
+            comm.close()
+        work.wait()
+
+    run_ranks(body)
+
+
+def broken(left: object, right: object, out: object) -> None:
+    raise ZeroDivisionError("this operator has a bad day")
+
+
+@pytest.mark.ranks(min=2)
+def test_a_failed_work_stays_failed_and_leaves_the_others_alone(run_ranks) -> None:
+    def body(comm: Communicator) -> None:
+        output = np.full(comm.world_size, -1)
+        operator = Operator("broken", broken)
+        fails = comm.all_reduce(np.arange(comm.world_size), output, operator=operator)
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError, match="bad day"):
+                fails.wait()
+        with pytest.raises(ZeroDivisionError, match="bad day"):
+            fails.poll()
+        assert not fails.done
+        work, gathers = start_gather(comm, 4)
+        work.wait()
+        assert gathers.tolist() == gathered(comm, 4)
+
+    run_ranks(body)
+
+
+@pytest.mark.ranks(min=2)
+def test_a_failure_is_raised_where_its_own_work_is_awaited(run_ranks) -> None:
+    def body(comm: Communicator) -> None:
+        output = np.full(comm.world_size, -1)
+        operator = Operator("broken", broken)
+        fails = comm.all_reduce(np.arange(comm.world_size), output, operator=operator)
+        for value in range(2):
+            work, gathers = start_gather(comm, value)
+            work.wait()
+            assert gathers.tolist() == gathered(comm, value)
+        with pytest.raises(ZeroDivisionError, match="bad day"):
+            fails.wait()
+        comm.exchange(None)
+
+    run_ranks(body)
+
+
+@pytest.mark.ranks(min=2)
+def test_a_mismatch_is_raised_again_and_moves_no_data(run_ranks) -> None:
+    def body(comm: Communicator) -> None:
+        output = np.full(comm.world_size, -1.0 if comm.rank else -1, np.float64 if comm.rank else np.int64)
+        work = comm.all_reduce(np.ones_like(output), output)
+        for _ in range(3):
+            with pytest.raises(CallMismatchError):
+                work.wait()
+        assert (output == -1).all()
+
+    run_ranks(body)

@@ -1,0 +1,180 @@
+"""One set of test bodies, two worlds: ranks as threads of this process, or real MPI ranks.
+
+``pytest`` runs the ranks as threads, for world sizes 1, 2, 3, 4, 5, 7 and 8. Under
+
+    mpiexec -n 4 python -m mpi4py -m pytest --with-mpi --only-mpi -q tests
+
+the bodies that use ``run_ranks``, and all of tests/mpi, run on the MPI ranks. Nothing is skipped: what does
+not apply is deselected, and a session that ran fewer MPI tests than it selected fails. A rank whose test
+fails ends the job, because its peers would wait for it, or pair the next test with an old message.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import hypothesis
+import pytest
+
+from collectives.communicator import Communicator
+from collectives.transports.base import Transport
+from collectives.transports.checking import CheckingTransport
+from collectives.transports.threads import run_threads
+
+T = TypeVar("T")
+
+WORLD_SIZES = (1, 2, 3, 4, 5, 7, 8)
+TIME_LIMIT = 20.0
+MPI_TESTS = Path(__file__).with_name("mpi")
+
+# Draws must be the same on all ranks, so they come from nowhere but the test itself.
+hypothesis.settings.register_profile(
+    "ranks",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
+)
+hypothesis.settings.load_profile("ranks")
+
+
+class RunRanks(Protocol):
+    """``body(communicator)`` on every rank at once; what each of them returned, in rank order, on every rank.
+
+    ``wrap`` puts more transports around the checking one that is always there; ``message_limit`` is MPI's.
+    """
+
+    def __call__(
+        self,
+        body: Callable[[Communicator], T],
+        *,
+        wrap: Callable[[Transport], Transport] = ...,
+        message_limit: int | None = ...,
+        **settings: Any,
+    ) -> list[T]: ...
+
+
+@pytest.fixture
+def run_ranks(request: pytest.FixtureRequest, world_size: int) -> RunRanks:
+    with_mpi = _with_mpi(request.config)
+
+    def run(
+        body: Callable[[Communicator], T],
+        *,
+        wrap: Callable[[Transport], Transport] = lambda transport: transport,
+        message_limit: int | None = None,
+        **settings: Any,
+    ) -> list[T]:
+        settings.setdefault("time_limit", TIME_LIMIT)
+
+        def on_rank(transport: Transport) -> T:
+            return body(Communicator(wrap(CheckingTransport(transport)), **settings))
+
+        if not with_mpi:
+            return run_threads(world_size, on_rank)
+        from collectives.transports.mpi import MPITransport
+
+        transport = MPITransport() if message_limit is None else MPITransport(message_limit=message_limit)
+        results = transport.exchange(on_rank(transport), TIME_LIMIT)
+        transport.close()
+        return results
+
+    return run
+
+
+def _with_mpi(config: pytest.Config) -> bool:
+    return bool(config.getoption("--with-mpi", False))
+
+
+def _mpi_world() -> Any:
+    from mpi4py import MPI  # never in a session of threads: it would start MPI
+
+    return MPI.COMM_WORLD
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return True if collection_path == MPI_TESTS and not _with_mpi(config) else None
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """``world_size``, unless the test chooses its own."""
+    marks = metafunc.definition.iter_markers("parametrize")
+    if "world_size" not in metafunc.fixturenames or any("world_size" in mark.args[0] for mark in marks):
+        return
+    if _with_mpi(metafunc.config):
+        sizes: tuple[int, ...] = (_mpi_world().size,)  # deselected later if it is too small
+    else:
+        sizes = tuple(size for size in WORLD_SIZES if size >= _least_ranks(metafunc.definition))
+    metafunc.parametrize("world_size", sizes, ids=[f"{size}ranks" for size in sizes])
+
+
+def _least_ranks(item: pytest.Item) -> int:
+    mark = item.get_closest_marker("ranks")
+    return int(mark.kwargs["min"]) if mark else 1
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not _with_mpi(config):
+        return
+    size = _mpi_world().size
+    chosen: list[pytest.Item] = []
+    others: list[pytest.Item] = []
+    for item in items:
+        on_ranks = "run_ranks" in getattr(item, "fixturenames", ()) or MPI_TESTS in item.path.parents
+        here = item.callspec.params.get("world_size", size) if hasattr(item, "callspec") else size
+        if on_ranks and here == size and size >= _least_ranks(item):
+            item.add_marker("mpi")
+            chosen.append(item)
+        else:
+            others.append(item)
+    config.hook.pytest_deselected(items=others)
+    items[:] = chosen
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "ranks(min): the test needs at least so many ranks")
+    if _with_mpi(config):
+        config.pluginmanager.register(_MPISession(config, _mpi_world()), "mpi-session")
+
+
+class _MPISession:
+    """One report for all ranks; a failure on any of them ends all; a test that did not run is a failure."""
+
+    def __init__(self, config: pytest.Config, world: Any) -> None:
+        self.world = world
+        self.selected = self.passed = 0
+        reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
+        if world.rank != 0 and reporter is not None:
+            reporter._tw._file = open(os.devnull, "w")  # noqa: SIM115 - open until the process ends
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.selected = len(session.items)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self._end_all_if_failed(report)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._end_all_if_failed(report)
+        self.passed += report.when == "call" and report.passed
+
+    def _end_all_if_failed(self, report: Any) -> None:
+        if report.failed:
+            print(f"\nrank {self.world.rank}: {report.nodeid}\n{report.longreprtext}", file=sys.stderr)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            self.world.Abort(1)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.passed != self.selected:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        if self.passed == self.selected:
+            line = f"{self.passed} MPI tests ran on {self.world.size} ranks"
+        else:
+            line = f"ran {self.passed} of {self.selected} MPI tests: skipping hides the others"
+        terminalreporter.write_line(line)
