@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
+from operator import index
 from typing import Any, Final
 
 import numpy as np
@@ -150,8 +151,7 @@ class Communicator:
         sizes: Sequence[int] | None,
         operator: str | Operator | None,
     ) -> Work:
-        if not isinstance(algorithm, Algorithm):
-            algorithm = find_algorithm(algorithm, collective)
+        algorithm = find_algorithm(algorithm, collective)
         reduction = None if operator is None else find_operator(operator)
         if reduction is not None and algorithm.commutative_only and not reduction.commutative:
             raise ValueError(
@@ -166,14 +166,18 @@ class Communicator:
         binding = bind(algorithm, self.rank, cut, result.itemsize, in_place, num_chunks)
         _check_arrays(algorithm, binding, source, result, in_place)
 
+        if self._next_tag > self.transport.max_tag - MAX_CHUNKS:
+            # Tags start again: only when nothing is in flight that a new message could meet. All ranks get
+            # here at the same call, and whatever is in flight has been started on all of them before it.
+            for earlier in tuple(self._in_flight):
+                self._drive(earlier)
+            self._next_tag = 0
         call = Call(self._num_calls, collective, algorithm.name, self.label)
         record = describe(algorithm, reduction and reduction.name, result.dtype, cut, num_chunks)
         stages = self._stages(call, self._next_tag, record, binding, source, result, reduction)
         work = Work(call, self.transport, stages, self._drive, self._nudge_all)
         self._num_calls += 1
         self._next_tag += 1 + num_chunks  # one for the check, one for each lane
-        if self._next_tag > self.transport.max_tag - MAX_CHUNKS:
-            self._next_tag = 0
         self._in_flight.append(work)
         self._nudge_all()
         return work
@@ -183,7 +187,7 @@ class Communicator:
             return even_cut(total, self.world_size)
         if len(sizes) != self.world_size or min(sizes) < 0:
             raise ValueError(f"block sizes {tuple(sizes)} for {self.world_size} ranks: one a rank, 0 or more")
-        return tuple(int(size) for size in sizes)
+        return tuple(index(size) for size in sizes)
 
     def _num_chunks(self, sizes: Sequence[int], itemsize: int) -> int:
         if self.chunk_bytes is None:

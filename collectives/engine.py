@@ -200,4 +200,4 @@ def _apply(move: BoundMove, typed: tuple[Array, Array, Array], operator: Operato
         np.copyto(into, first)
     else:
         assert operator is not None, "only a reduction combines"
-        operator.combine(first, typed[right.buffer][right.start : right.stop], into)
+        operator.combine(first, typed[right.buffer][right.start : right.stop], out=into)

@@ -1,8 +1,7 @@
 """How two operands become one: what a reduction does with a block that comes in."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -10,15 +9,21 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 
+class Combine(Protocol):
+    """What a NumPy ufunc of two operands is, for one."""
+
+    def __call__(self, left: Array, right: Array, /, *, out: Array) -> object: ...
+
+
 @dataclass(frozen=True)
 class Operator:
-    """An associative operator: ``combine(left, right, out)`` writes ``left op right`` into ``out``.
+    """An associative operator: ``combine(left, right, out=out)`` writes ``left op right`` into ``out``.
 
     ``out`` may be either operand. Say that it does not commute, and the algorithms that reorder refuse it.
     """
 
     name: str
-    combine: Callable[[Array, Array, Array], object]
+    combine: Combine
     commutative: bool = True
 
 

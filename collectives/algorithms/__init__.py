@@ -29,8 +29,12 @@ _TABLE = (
 ALGORITHMS = {(algorithm.name, algorithm.collective.name): algorithm for algorithm in _TABLE}
 
 
-def find_algorithm(name: str, collective: str) -> Algorithm:
-    """The algorithm of that name for that collective; ValueError names those that exist."""
+def find_algorithm(name: str | Algorithm, collective: str) -> Algorithm:
+    """The algorithm of that name for that collective, or the one given; ValueError names those that exist."""
+    if isinstance(name, Algorithm):
+        if name.collective.name != collective:
+            raise ValueError(f"{name} is not an algorithm for {collective}")
+        return name
     if collective not in COLLECTIVES:
         raise ValueError(f"no collective {collective!r}: there are {', '.join(COLLECTIVES)}")
     if (name, collective) not in ALGORITHMS:

@@ -77,7 +77,7 @@ def interpret(algorithm: Algorithm, sizes: tuple[int, ...]) -> list[dict[Any, Ar
                         if op.combine is not None:
                             own = held[rank][block]
                             pair = (incoming, own) if op.combine == "before" else (own, incoming)
-                            incoming = MIX.combine(*pair, out := np.empty_like(own)) or out
+                            incoming = MIX.combine(*pair, out=(out := np.empty_like(own))) or out
                         held[rank][block] = incoming
             current[rank], posted[rank], news = next(schedules[rank], None), False, True
         assert news, "the schedule hangs"
