@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.algorithms import Algorithm, find_algorithm
-from collectives.engine import Buffers, bind, walk
+from collectives.engine import bind, place, walk
 from collectives.ledger import Call, Origin
 from collectives.transports.base import Pending, Transport
 
@@ -30,10 +30,11 @@ def describe(
     algorithm: Algorithm, operator: str | None, dtype: np.dtype[Any], sizes: tuple[int, ...], num_chunks: int
 ) -> bytes:
     """The record of a call."""
-    what = f"{algorithm.collective.name}({', '.join(filter(None, (operator, dtype.name, algorithm.name)))})"
-    text = f"{what} of {sum(sizes)} elements in blocks of {', '.join(map(str, sizes))}"
-    exact = f"{text}, {num_chunks} chunks, {dtype.str}"
-    return (f"{zlib.crc32(exact.encode()):08x}" + text).encode()[:RECORD_BYTES].ljust(RECORD_BYTES, b"\0")
+    kind = dtype.name if dtype.isnative else dtype.str
+    what = f"{algorithm.collective.name}({', '.join(filter(None, (operator, kind, algorithm.name)))})"
+    chunks = f" in {num_chunks} chunks each" if num_chunks > 1 else ""
+    text = f"{what} of {sum(sizes)} elements{chunks}, in blocks of {', '.join(map(str, sizes))}"
+    return (f"{zlib.crc32(text.encode()):08x}" + text).encode()[:RECORD_BYTES].ljust(RECORD_BYTES, b"\0")
 
 
 def check_calls(
@@ -47,7 +48,7 @@ def check_calls(
     binding = bind(ring, transport.rank, (len(record),) * transport.world_size, 1, True, 1)
     label = call.label._replace(kind="control")
     check = call._replace(collective="call_check", algorithm="ring", label=label)
-    yield from walk(binding.lanes[0], Buffers((flat,) * 3, (flat,) * 3), None, transport, tag, check, 0)
+    yield from walk(place(binding.lanes[0], flat, flat, flat, None), transport, tag, check, 0)
     for rank in range(1, transport.world_size):
         if (records[rank] != records[0]).any():
             raise CallMismatchError(

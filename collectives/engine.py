@@ -6,8 +6,8 @@ of an algorithm: a block is cut into chunks, and each chunk is walked by the sam
 so a chunk that has arrived moves on while the next is on its way.
 """
 
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +29,7 @@ SCRATCH = 0
 
 
 class Span(NamedTuple):
-    """Elements ``start`` to ``stop`` of a buffer: SCRATCH, OUTPUT or INPUT, which index Buffers."""
+    """Elements ``start`` to ``stop`` of a buffer: its number indexes (scratch, output, input)."""
 
     buffer: int
     start: int
@@ -154,50 +154,57 @@ class _Binder(NamedTuple):
         return BoundMove(target, left, right)
 
 
-class Buffers(NamedTuple):
-    """What a collective works on: typed and flat, and the same memory as bytes for the wire.
+Action = Callable[[], object]
 
-    Spans index them, so they stand as (scratch, output, input).
-    """
 
-    typed: tuple[Array, Array, Array]
-    wire: tuple[Array, Array, Array]
+class PlacedRound(NamedTuple):
+    """A round whose bytes are memory: what to do before, the messages, what to do meanwhile and after."""
+
+    pack: list[Action]
+    sends: list[tuple[int, Array]]
+    recvs: list[tuple[int, Array]]
+    aside: list[Action]
+    effects: list[Action]
+
+
+def place(
+    rounds: tuple[BoundRound, ...], scratch: Array, output: Array, input: Array, operator: Operator | None
+) -> tuple[PlacedRound, ...]:
+    """One lane's rounds in the memory of these flat arrays of one dtype."""
+    typed = scratch, output, input  # as spans index them
+    wire = scratch.view(np.uint8), output.view(np.uint8), input.view(np.uint8)
+    return tuple(
+        PlacedRound(
+            [_action(move, typed, operator) for move in pack],
+            [(peer, wire[buffer][start:stop]) for peer, buffer, start, stop in sends],
+            [(peer, wire[buffer][start:stop]) for peer, buffer, start, stop in recvs],
+            [_action(move, typed, operator) for move in aside],
+            [_action(move, typed, operator) for move in effects],
+        )
+        for pack, sends, recvs, aside, effects in rounds
+    )
+
+
+def _action(move: BoundMove, typed: tuple[Array, Array, Array], operator: Operator | None) -> Action:
+    (into, start, stop), (of, first, last), right = move
+    target, left = typed[into][start:stop], typed[of][first:last]
+    if right is None:
+        return partial(np.copyto, target, left)
+    assert operator is not None, "only a reduction combines"
+    return partial(operator.combine, left, typed[right.buffer][right.start : right.stop], out=target)
 
 
 def walk(
-    rounds: tuple[BoundRound, ...],
-    buffers: Buffers,
-    operator: Operator | None,
-    transport: Transport,
-    tag: int,
-    call: Call,
-    chunk: int,
+    rounds: tuple[PlacedRound, ...], transport: Transport, tag: int, call: Call, chunk: int
 ) -> Iterator[tuple[Pending, Origin]]:
     """One lane of a collective in flight: yields what each step waits for; resume it when that has landed."""
-    typed, wire = buffers
     for step, (pack, sends, recvs, aside, effects) in enumerate(rounds):
+        for action in pack:
+            action()
         origin = Origin(call, step, chunk)
-        for move in pack:
-            _apply(move, typed, operator)
-        pending = transport.post(
-            [(peer, wire[buffer][start:stop]) for peer, buffer, start, stop in sends],
-            [(peer, wire[buffer][start:stop]) for peer, buffer, start, stop in recvs],
-            tag,
-            origin,
-        )
-        for move in aside:
-            _apply(move, typed, operator)
+        pending = transport.post(sends, recvs, tag, origin)
+        for action in aside:
+            action()
         yield pending, origin
-        for move in effects:
-            _apply(move, typed, operator)
-
-
-def _apply(move: BoundMove, typed: tuple[Array, Array, Array], operator: Operator | None) -> None:
-    target, left, right = move
-    into = typed[target.buffer][target.start : target.stop]
-    first = typed[left.buffer][left.start : left.stop]
-    if right is None:
-        np.copyto(into, first)
-    else:
-        assert operator is not None, "only a reduction combines"
-        operator.combine(first, typed[right.buffer][right.start : right.stop], out=into)
+        for action in effects:
+            action()

@@ -1,6 +1,7 @@
-"""A collective in flight."""
+"""Collectives in flight: started, nudged along together, and finished within a time limit."""
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 
 from collectives.ledger import Call, Origin
 from collectives.transports.base import Pending, Transport
@@ -16,36 +17,26 @@ class CollectiveTimeoutError(TimeoutError):
 class Work:
     """A collective in flight: stages one after the other, the lanes of a stage side by side.
 
-    The Communicator owns it and nudges all its Works at once, so two ranks may await two Works in different
-    orders. The output may be read, and the input changed, once it is done.
+    The output may be read, and the input changed, once it is done. A Work that has failed stays failed: every
+    wait and poll of it raises what it failed with.
     """
 
-    def __init__(
-        self,
-        call: Call,
-        transport: Transport,
-        stages: Iterator[list[Lane]],
-        drive: Callable[["Work"], None],
-        nudge_all: Callable[[], bool],
-    ) -> None:
+    def __init__(self, call: Call, stages: Iterator[list[Lane]], in_flight: "InFlight") -> None:
         self.call, self.done = call, False
         self.failure: BaseException | None = None
-        self._transport, self._stages, self._drive, self._nudge_all = transport, stages, drive, nudge_all
+        self._stages, self._in_flight = stages, in_flight
         self._waiting: list[tuple[Lane, Pending, Origin]] = []
 
     def wait(self) -> None:
-        """Finish it. Raises CollectiveTimeoutError after the Communicator's limit without any news.
-
-        A Work that has failed stays failed: every wait and poll of it raises what it failed with.
-        """
+        """Finish it. Raises CollectiveTimeoutError after the time limit without any news."""
         if not self.over:
-            self._drive(self)
+            self._in_flight.drive(self)
         self._check_failure()
 
     def poll(self) -> bool:
         """Whether it is done, after a nudge; never waits. Computing ranks call it so that messages move."""
         if not self.over:
-            self._nudge_all()
+            self._in_flight.nudge_all()
         self._check_failure()
         return self.done
 
@@ -54,32 +45,35 @@ class Work:
         """Whether it is done or has failed."""
         return self.done or self.failure is not None
 
-    def nudge(self) -> bool:
+    def nudge(self, transport: Transport) -> bool:
         """Resume every lane whose messages have landed; says whether there was one.
 
         A failure is kept for its own wait: whoever nudges may be waiting for another Work.
         """
         try:
-            return self._advance()
+            return self._advance(transport)
         except BaseException as failure:
             self.failure = failure  # a lane that raised is exhausted: going on would look like success
             if not isinstance(failure, Exception):
                 raise
             return True
 
-    def _check_failure(self) -> None:
-        if self.failure is not None:
-            raise self.failure
+    def describe_wait(self, transport: Transport) -> str:
+        """Who is waited for, in which step: for the message of a time limit."""
+        for _, pending, origin in self._waiting:
+            if not transport.landed(pending):
+                return describe_wait(transport, pending, origin, self.call)
+        return f"{self.call}: its messages have just landed"
 
-    def _advance(self) -> bool:
+    def _advance(self, transport: Transport) -> bool:
         news = False
         waiting: list[tuple[Lane, Pending, Origin]] = []
-        for lane in self._waiting:
-            if self._transport.landed(lane[1]):
+        for lane, pending, origin in self._waiting:
+            if transport.landed(pending):
                 news = True
-                _resume(lane[0], waiting)
+                _resume(lane, waiting)
             else:
-                waiting.append(lane)
+                waiting.append((lane, pending, origin))
         while not waiting and not self.done:
             lanes = next(self._stages, None)
             if lanes is None:
@@ -90,18 +84,76 @@ class Work:
         self._waiting = waiting
         return news
 
-    def describe_wait(self) -> str:
-        """Who is waited for, in which step: for the message of a time limit."""
-        for _, pending, origin in self._waiting:
-            sends, recvs = self._transport.missing(pending)
-            whom = [f"for rank {', '.join(map(str, recvs))} to send"] if recvs else []
-            whom += [f"for rank {', '.join(map(str, sends))} to receive"] if sends else []
-            if whom:
-                return f"{origin.call}, step {origin.step}, chunk {origin.chunk}: {' and '.join(whom)}"
-        return f"{self.call}: its messages have just landed"
+    def _check_failure(self) -> None:
+        if self.failure is not None:
+            raise self.failure
 
 
 def _resume(lane: Lane, waiting: list[tuple[Lane, Pending, Origin]]) -> None:
     step = next(lane, None)
     if step is not None:
         waiting.append((lane, *step))
+
+
+def describe_wait(transport: Transport, pending: Pending, origin: Origin, call: Call) -> str:
+    """Whom this rank waits for, in which step of what."""
+    sends, recvs = transport.missing(pending)
+    whom = [f"for rank {', '.join(map(str, recvs))} to send"] if recvs else []
+    whom += [f"for rank {', '.join(map(str, sends))} to receive"] if sends else []
+    # Perhaps in its call check: but it is the call that the caller knows.
+    stage = "" if origin.call == call else f" ({origin.call.collective})"
+    return f"{call}{stage}, step {origin.step}, chunk {origin.chunk}: {' and '.join(whom)}"
+
+
+class InFlight:
+    """All Works of a Communicator that are not over.
+
+    Whoever waits for one nudges them all, so two ranks may await two Works in different orders.
+    """
+
+    def __init__(self, transport: Transport, time_limit: float) -> None:
+        self.transport, self.time_limit = transport, time_limit
+        self.works: list[Work] = []
+
+    def start(self, call: Call, stages: Iterator[list[Lane]]) -> Work:
+        """A new Work, whose first messages are on their way."""
+        work = Work(call, stages, self)
+        self.works.append(work)
+        self.nudge_all()
+        return work
+
+    def nudge_all(self) -> bool:
+        """Nudge every Work, and forget those that are over; says whether there was any news."""
+        news = False
+        for work in tuple(self.works):
+            news = work.nudge(self.transport) or news
+            if work.over:
+                self.works.remove(work)
+        return news
+
+    def drive(self, work: Work) -> None:
+        """Nudge all Works until this one is over."""
+        last_news = time.monotonic()
+        while not work.over:
+            now = time.monotonic()
+            if self.nudge_all():
+                last_news = now
+            elif now - last_news < self.time_limit:
+                self.transport.pause(now - last_news)
+            else:
+                self._give_up(work.describe_wait(self.transport))
+
+    def walk_through(self, lane: Lane) -> None:
+        """Finish a lane that is alone in flight: what a Work does, with less ado."""
+        assert not self.works, "nobody would nudge the others"
+        landed = self.transport.landed
+        for pending, origin in lane:
+            start = time.monotonic()
+            while not landed(pending):
+                waited = time.monotonic() - start
+                if waited > self.time_limit:
+                    self._give_up(describe_wait(self.transport, pending, origin, origin.call))
+                self.transport.pause(waited)
+
+    def _give_up(self, where: str) -> None:
+        raise CollectiveTimeoutError(f"rank {self.transport.rank} waited {self.time_limit:g} s in {where}")

@@ -7,9 +7,12 @@ from collectives.promises import ALL_GATHER, ALL_REDUCE, COLLECTIVES, REDUCE_SCA
 from collectives.schedule import Generator
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Algorithm:
-    """A schedule with the promise it keeps and the limits it declares."""
+    """A schedule with the promise it keeps and the limits it declares.
+
+    Compared and hashed by identity: the engine looks plans up by it, in every call.
+    """
 
     name: str
     collective: Collective

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from collectives.algorithms import Algorithm, find_algorithm, ring
 from collectives.blocks import bounds
-from collectives.engine import Buffers, bind, walk
+from collectives.engine import bind, place, walk
 from collectives.ledger import Call, Label
 from collectives.operators import Operator
 from collectives.promises import ALL_GATHER, ALL_REDUCE, Blocks, Collective
@@ -105,22 +105,21 @@ def execute(
         if in_place:
             ends = algorithm.collective.ends_with(rank, world_size)
             held_blocks = max(given_blocks, ends, key=len)
-            for block, place in zip(held_blocks, bounds([sizes[b] for b in held_blocks]), strict=True):
-                output[place] = starts[rank].get(block, POISON)
+            for block, where in zip(held_blocks, bounds([sizes[b] for b in held_blocks]), strict=True):
+                output[where] = starts[rank].get(block, POISON)
             source = output
         else:
             parts = [starts[rank][block] for block in given_blocks]
             source = np.concatenate([np.empty(0, np.uint64), *parts])
             source.flags.writeable = False
         scratch = np.full(binding.scratch_size, POISON, np.uint64)
-        buffers = (scratch, output, source)
-        views = Buffers(buffers, (scratch.view(np.uint8), output.view(np.uint8), source.view(np.uint8)))
         transport = DelayingTransport(CheckingTransport(world.transport(rank)), seed)
         transports.append(transport)
         outputs.append(output)
         inputs.append((source, source.copy()))
         for chunk, rounds in enumerate(binding.lanes):
-            lanes.append((rank, walk(rounds, views, MIX, transport, chunk, call, chunk)))
+            placed = place(rounds, scratch, output, source, MIX)
+            lanes.append((rank, walk(placed, transport, chunk, call, chunk)))
     waiting = deque((rank, lane, next(lane, None)) for rank, lane in lanes)
     for _ in range(100_000):
         if not waiting:
