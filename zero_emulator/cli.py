@@ -7,6 +7,8 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from collectives.command import run_command
+from zero_emulator.bench import SIZES
+from zero_emulator.bench_job import BENCH_RANKS, BenchJob
 from zero_emulator.config import DTYPES, RunConfig
 from zero_emulator.data import load_dataset
 from zero_emulator.files import check_writable
@@ -91,6 +93,25 @@ def compare(**options: Any) -> None:
     """Train the same MLP with every strategy and serially, and hold them against each other."""
     ranks, job = _prepare(DEFAULT.strategy, **options)
     run_on_ranks(ranks, job.transport, job.compare)
+
+
+@commands.command()
+@click.option("--ranks", type=int, help=f"World size.  [default: {BENCH_RANKS}, or mpiexec's]")
+@click.option("--size", "sizes", type=click.Choice([*SIZES, "all"]), default="all", help="Of the model.")
+@click.option("--pairs", type=click.IntRange(min=1), default=5, help="Steps of each kind, in turn.")
+@click.option("--transport", type=click.Choice(["mpi", "threads"]), default="mpi")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
+def bench(ranks: int | None, sizes: str, pairs: int, transport: str, as_json: bool) -> None:
+    """Time a step of each strategy, beside the same step without communication and the serial one.
+
+    Over MPI also the engine's ring beside a bare loop of Sendrecv. Medians of pairs, as ratios.
+    """
+    try:
+        num_ranks = world_size(ranks, transport, default=BENCH_RANKS)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    chosen = list(SIZES) if sizes == "all" else [sizes]
+    run_on_ranks(num_ranks, transport, BenchJob(chosen, pairs, transport, as_json).run)
 
 
 def _prepare(

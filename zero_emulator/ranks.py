@@ -21,14 +21,14 @@ TERMINALS = "ZERO_EMULATOR_TERMINALS"
 Body = Callable[[Transport], int]
 
 
-def world_size(asked: int | None, transport: str) -> int:
+def world_size(asked: int | None, transport: str, *, default: int = DEFAULT_RANKS) -> int:
     """How many ranks the command will have. ValueError if that is not what was asked for."""
     given = None if transport == "threads" else launched_size()
     if asked is not None and asked < 1:
         raise ValueError(f"--ranks {asked}: give 1 or more")
     if given and asked is not None and asked != given:
         raise ValueError(f"--ranks {asked} under an mpiexec that started {given} ranks: leave --ranks out")
-    return given or asked or DEFAULT_RANKS
+    return given or asked or default
 
 
 def run_on_ranks(num_ranks: int, transport: str, body: Body) -> NoReturn:

@@ -2,7 +2,7 @@
 
 import pickle
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -14,10 +14,8 @@ MESSAGE_LIMIT = 2**31 - 1
 """The largest count that an MPI call takes in every MPI version: larger messages are sent in pieces."""
 
 
-class _Requests(NamedTuple):
-    requests: list[MPI.Request]
-    peers: list[int]
-    recvs: int  # how many of the requests, the first ones, are receives
+_Requests = tuple[list[MPI.Request], Messages, Messages]
+"""The requests of the receives, then of the sends; and the sends and receives that they are of."""
 
 
 class MPITransport(Transport):
@@ -38,32 +36,35 @@ class MPITransport(Transport):
     def post(self, sends: Messages, recvs: Messages, tag: int, origin: Origin) -> _Requests:
         # Receives first: a message that is expected goes straight to where it belongs.
         requests: list[MPI.Request] = []
-        peers: list[int] = []
         irecv, isend, limit = self._comm.Irecv, self._comm.Isend, self._limit
         for peer, data in recvs:
-            for piece in (data,) if data.size <= limit else self._pieces(data):
-                requests.append(irecv(piece, peer, tag))
-                peers.append(peer)
-        num_recvs = len(requests)
+            if data.size <= limit:
+                requests.append(irecv(data, peer, tag))
+            else:
+                requests += [irecv(piece, peer, tag) for piece in self._pieces(data)]
         for peer, data in sends:
-            for piece in (data,) if data.size <= limit else self._pieces(data):
-                requests.append(isend(piece, peer, tag))
-                peers.append(peer)
-        return _Requests(requests, peers, num_recvs)
+            if data.size <= limit:
+                requests.append(isend(data, peer, tag))
+            else:
+                requests += [isend(piece, peer, tag) for piece in self._pieces(data)]
+        return requests, sends, recvs
 
-    def _pieces(self, data: Array) -> tuple[Array, ...]:
-        return tuple(data[start : start + self._limit] for start in range(0, data.size, self._limit))
+    def _pieces(self, data: Array) -> list[Array]:
+        return [data[start : start + self._limit] for start in range(0, data.size, self._limit)]
 
     def landed(self, pending: _Requests) -> bool:
-        return MPI.Request.Testall(pending.requests)
+        return MPI.Request.Testall(pending[0])
 
     def missing(self, pending: _Requests) -> tuple[list[int], list[int]]:
-        late = [not request.Test() for request in pending.requests]
-        recvs, sends = (
-            sorted({peer for peer, is_late in zip(pending.peers[part], late[part], strict=True) if is_late})
-            for part in (slice(pending.recvs), slice(pending.recvs, None))
-        )
-        return sends, recvs
+        requests, sends, recvs = pending
+        late = iter([not request.Test() for request in requests])
+        waits_for: tuple[set[int], set[int]] = set(), set()
+        for peers, messages in zip(waits_for, (recvs, sends), strict=True):
+            for peer, data in messages:
+                for _ in self._pieces(data):
+                    if next(late):
+                        peers.add(peer)
+        return sorted(waits_for[1]), sorted(waits_for[0])
 
     def split(self, color: int | None, key: int) -> "MPITransport | None":
         part = self._comm.Split(MPI.UNDEFINED if color is None else color, key)
