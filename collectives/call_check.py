@@ -30,10 +30,11 @@ def describe(
     algorithm: Algorithm, operator: str | None, dtype: np.dtype[Any], sizes: tuple[int, ...], num_chunks: int
 ) -> bytes:
     """The record of a call."""
-    what = f"{algorithm.collective.name}({', '.join(filter(None, (operator, dtype.name, algorithm.name)))})"
-    text = f"{what} of {sum(sizes)} elements in blocks of {', '.join(map(str, sizes))}"
-    exact = f"{text}, {num_chunks} chunks, {dtype.str}"
-    return (f"{zlib.crc32(exact.encode()):08x}" + text).encode()[:RECORD_BYTES].ljust(RECORD_BYTES, b"\0")
+    kind = dtype.name if dtype.isnative else dtype.str
+    what = f"{algorithm.collective.name}({', '.join(filter(None, (operator, kind, algorithm.name)))})"
+    chunks = f" in {num_chunks} chunks each" if num_chunks > 1 else ""
+    text = f"{what} of {sum(sizes)} elements{chunks}, in blocks of {', '.join(map(str, sizes))}"
+    return (f"{zlib.crc32(text.encode()):08x}" + text).encode()[:RECORD_BYTES].ljust(RECORD_BYTES, b"\0")
 
 
 def check_calls(
