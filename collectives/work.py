@@ -97,7 +97,10 @@ class Work:
             whom = [f"for rank {', '.join(map(str, recvs))} to send"] if recvs else []
             whom += [f"for rank {', '.join(map(str, sends))} to receive"] if sends else []
             if whom:
-                return f"{origin.call}, step {origin.step}, chunk {origin.chunk}: {' and '.join(whom)}"
+                # Perhaps in its call check: but it is the call that the caller knows.
+                stage = "" if origin.call == self.call else f" ({origin.call.collective})"
+                step = f"step {origin.step}, chunk {origin.chunk}"
+                return f"{self.call}{stage}, {step}: {' and '.join(whom)}"
         return f"{self.call}: its messages have just landed"
 
 
