@@ -4,6 +4,7 @@ Nothing is buffered: a send is over only when its receive has been posted and th
 whatever relies on MPI's eager messages hangs here, in the tests, and not on somebody's cluster.
 """
 
+import sys
 import threading
 import time
 from collections import defaultdict, deque
@@ -160,7 +161,7 @@ def run_threads(world_size: int, body: Callable[[Transport], T]) -> list[T]:
     """What ``body(transport)`` returned on each rank, all run at once as threads.
 
     The first rank that raises ends the waits of the others; its exception is raised here, with its rank in a
-    note.
+    note (from Python 3.11, which has notes).
     """
     world = ThreadWorld(world_size)
     results: dict[int, T] = {}
@@ -179,5 +180,8 @@ def run_threads(world_size: int, body: Callable[[Transport], T]) -> list[T]:
     for thread in threads:
         thread.join()
     if failures:
-        raise failures[0][1]
+        rank, failure = failures[0]
+        if sys.version_info >= (3, 11):
+            failure.add_note(f"on rank {rank} of {world_size}")
+        raise failure
     return [results[rank] for rank in range(world_size)]
