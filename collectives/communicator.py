@@ -63,7 +63,9 @@ class Communicator:
         self.rank, self.world_size = transport.rank, transport.world_size
         self.time_limit, self.check, self.chunk_bytes = time_limit, check, chunk_bytes
         self.label = Label()
-        self._in_flight: list[Work] = []
+        self._in_flight: list[Work] = []  # shared with all that are split off, so that a wait moves them too
+        self._way: tuple[int, ...] = ()  # the splits that led here: tells its calls from other communicators'
+        self._num_splits = 0
         self._num_calls = 0
         self._next_tag = 0
         self._idle_scratch: list[Array] = []
@@ -116,10 +118,16 @@ class Communicator:
 
         Every rank calls it; None where color is None.
         """
+        self._num_splits += 1
         part = self.transport.split(color, key)
-        if part is None:
+        if part is None or color is None:
             return None
-        return Communicator(part, time_limit=self.time_limit, check=self.check, chunk_bytes=self.chunk_bytes)
+        communicator = Communicator(
+            part, time_limit=self.time_limit, check=self.check, chunk_bytes=self.chunk_bytes
+        )
+        communicator._in_flight = self._in_flight
+        communicator._way = (*self._way, self._num_splits, color)
+        return communicator
 
     def exchange(self, value: object) -> list[Any]:
         """Every rank's value, on every rank, by the transport's own means and uncounted: for reports."""
@@ -136,10 +144,8 @@ class Communicator:
 
     def close(self) -> None:
         """Give back what the transport holds. No Work may be in flight."""
-        if self._in_flight:
-            raise ValueError(
-                f"{len(self._in_flight)} collectives are in flight: wait for them before closing"
-            )
+        if num_in_flight := len(self._own_in_flight()):
+            raise ValueError(f"{num_in_flight} collectives are in flight: wait for them before closing")
         self.transport.close()
 
     def _start(
@@ -169,10 +175,10 @@ class Communicator:
         if self._next_tag > self.transport.max_tag - MAX_CHUNKS:
             # Tags start again: only when nothing is in flight that a new message could meet. All ranks get
             # here at the same call, and whatever is in flight has been started on all of them before it.
-            for earlier in tuple(self._in_flight):
+            for earlier in self._own_in_flight():
                 self._drive(earlier)
             self._next_tag = 0
-        call = Call(self._num_calls, collective, algorithm.name, self.label)
+        call = Call(self._num_calls, collective, algorithm.name, self.label, self._way)
         record = describe(algorithm, reduction and reduction.name, result.dtype, cut, num_chunks)
         stages = self._stages(call, self._next_tag, record, binding, source, result, reduction)
         work = Work(call, self.transport, stages, self._drive, self._nudge_all)
@@ -224,6 +230,9 @@ class Communicator:
         if self._idle_scratch:
             self._idle_scratch.pop()  # too small for what is called now: grow rather than hoard
         return np.empty(num_bytes, np.uint8)
+
+    def _own_in_flight(self) -> list[Work]:
+        return [work for work in self._in_flight if work.call.communicator == self._way]
 
     def _nudge_all(self) -> bool:
         news = False
