@@ -54,7 +54,9 @@ class Communicator:
         self.rank, self.world_size = transport.rank, transport.world_size
         self.check, self.chunk_bytes = check, chunk_bytes
         self.label = Label()
-        self._in_flight = InFlight(transport, time_limit)
+        self._in_flight = InFlight(time_limit)
+        self._way: tuple[int, ...] = ()  # the splits that led here: tells its calls from other communicators'
+        self._num_splits = 0
         self._scratch = ScratchPool()
         self._num_calls = 0
         self._next_tag, self._last_tag = 0, transport.max_tag
@@ -124,10 +126,16 @@ class Communicator:
 
         Every rank calls it; None where color is None.
         """
+        self._num_splits += 1
         part = self.transport.split(color, key)
-        if part is None:
+        if part is None or color is None:
             return None
-        return Communicator(part, time_limit=self.time_limit, check=self.check, chunk_bytes=self.chunk_bytes)
+        communicator = Communicator(
+            part, time_limit=self.time_limit, check=self.check, chunk_bytes=self.chunk_bytes
+        )
+        communicator._in_flight = self._in_flight  # so that waiting for one moves the others
+        communicator._way = (*self._way, self._num_splits, color)
+        return communicator
 
     def exchange(self, value: object) -> list[Any]:
         """Every rank's value, on every rank, by the transport's own means and uncounted: for reports."""
@@ -153,10 +161,8 @@ class Communicator:
 
     def close(self) -> None:
         """Give back what the transport holds. No Work may be in flight."""
-        if self._in_flight.works:
-            raise ValueError(
-                f"{len(self._in_flight.works)} collectives are in flight: wait for them before closing"
-            )
+        if num_in_flight := len(self._own_works()):
+            raise ValueError(f"{num_in_flight} collectives are in flight: wait for them before closing")
         self.transport.close()
 
     def _start(self, *arguments: Any) -> Work:
@@ -193,7 +199,7 @@ class Communicator:
             record = describe(algorithm, reduction and reduction.name, result.dtype, cut, num_chunks)
         new_call = partial(self._new_call, collective, algorithm.name)
         tag = take_tags(1 + num_chunks)  # one for the check, one for each lane
-        return PreparedCollective(self._in_flight, new_call, tag, record, lanes), scratch
+        return PreparedCollective(self._in_flight, self.transport, new_call, tag, record, lanes), scratch
 
     def _num_chunks(self, sizes: Sequence[int], itemsize: int) -> int:
         if self.chunk_bytes is None:
@@ -202,14 +208,17 @@ class Communicator:
 
     def _new_call(self, collective: str, algorithm: str) -> Call:
         self._num_calls += 1
-        return Call(self._num_calls - 1, collective, algorithm, self.label)
+        return Call(self._num_calls - 1, collective, algorithm, self.label, self._way)
+
+    def _own_works(self) -> list[Work]:
+        return [work for work in self._in_flight.works if work.call.communicator == self._way]
 
     def _take_tags(self, number: int) -> int:
         """Tags that nothing in flight uses."""
         if self._next_tag + number > self._last_tag:
             # Tags start again: only when nothing is in flight that a new message could meet. All ranks get
             # here at the same call, and whatever is in flight has been started on all of them before it.
-            for earlier in tuple(self._in_flight.works):
+            for earlier in self._own_works():
                 earlier.wait()
             self._next_tag = 0
         self._next_tag += number

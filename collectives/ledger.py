@@ -18,12 +18,16 @@ class Label(NamedTuple):
 
 
 class Call(NamedTuple):
-    """One collective call. ``number`` counts the calls of its communicator, alike on all ranks."""
+    """One collective call. ``number`` counts the calls of its communicator, alike on all ranks.
+
+    ``communicator`` is the way to it: the number and the color of each split, none for the world's.
+    """
 
     number: int
     collective: str
     algorithm: str
     label: Label
+    communicator: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.algorithm} {self.collective} #{self.number}"

@@ -21,8 +21,10 @@ class Work:
     wait and poll of it raises what it failed with.
     """
 
-    def __init__(self, call: Call, stages: Iterator[list[Lane]], in_flight: "InFlight") -> None:
-        self.call, self.done = call, False
+    def __init__(
+        self, call: Call, transport: Transport, stages: Iterator[list[Lane]], in_flight: "InFlight"
+    ) -> None:
+        self.call, self.transport, self.done = call, transport, False
         self.failure: BaseException | None = None
         self._stages, self._in_flight = stages, in_flight
         self._waiting: list[tuple[Lane, Pending, Origin]] = []
@@ -45,31 +47,31 @@ class Work:
         """Whether it is done or has failed."""
         return self.done or self.failure is not None
 
-    def nudge(self, transport: Transport) -> bool:
+    def nudge(self) -> bool:
         """Resume every lane whose messages have landed; says whether there was one.
 
         A failure is kept for its own wait: whoever nudges may be waiting for another Work.
         """
         try:
-            return self._advance(transport)
+            return self._advance()
         except BaseException as failure:
             self.failure = failure  # a lane that raised is exhausted: going on would look like success
             if not isinstance(failure, Exception):
                 raise
             return True
 
-    def describe_wait(self, transport: Transport) -> str:
+    def describe_wait(self) -> str:
         """Who is waited for, in which step: for the message of a time limit."""
         for _, pending, origin in self._waiting:
-            if not transport.landed(pending):
-                return describe_wait(transport, pending, origin, self.call)
+            if not self.transport.landed(pending):
+                return describe_wait(self.transport, pending, origin, self.call)
         return f"{self.call}: its messages have just landed"
 
-    def _advance(self, transport: Transport) -> bool:
+    def _advance(self) -> bool:
         news = False
         waiting: list[tuple[Lane, Pending, Origin]] = []
         for lane, pending, origin in self._waiting:
-            if transport.landed(pending):
+            if self.transport.landed(pending):
                 news = True
                 _resume(lane, waiting)
             else:
@@ -106,18 +108,18 @@ def describe_wait(transport: Transport, pending: Pending, origin: Origin, call: 
 
 
 class InFlight:
-    """All Works of a Communicator that are not over.
+    """The Works that are not over, of a Communicator and of all that were split off it.
 
     Whoever waits for one nudges them all, so two ranks may await two Works in different orders.
     """
 
-    def __init__(self, transport: Transport, time_limit: float) -> None:
-        self.transport, self.time_limit = transport, time_limit
+    def __init__(self, time_limit: float) -> None:
+        self.time_limit = time_limit
         self.works: list[Work] = []
 
-    def start(self, call: Call, stages: Iterator[list[Lane]]) -> Work:
+    def start(self, call: Call, transport: Transport, stages: Iterator[list[Lane]]) -> Work:
         """A new Work, whose first messages are on their way."""
-        work = Work(call, stages, self)
+        work = Work(call, transport, stages, self)
         self.works.append(work)
         self.nudge_all()
         return work
@@ -126,7 +128,7 @@ class InFlight:
         """Nudge every Work, and forget those that are over; says whether there was any news."""
         news = False
         for work in tuple(self.works):
-            news = work.nudge(self.transport) or news
+            news = work.nudge() or news
             if work.over:
                 self.works.remove(work)
         return news
@@ -139,21 +141,20 @@ class InFlight:
             if self.nudge_all():
                 last_news = now
             elif now - last_news < self.time_limit:
-                self.transport.pause(now - last_news)
+                work.transport.pause(now - last_news)
             else:
-                self._give_up(work.describe_wait(self.transport))
+                self._give_up(work.transport, work.describe_wait())
 
-    def walk_through(self, lane: Lane) -> None:
+    def walk_through(self, transport: Transport, lane: Lane) -> None:
         """Finish a lane that is alone in flight: what a Work does, with less ado."""
         assert not self.works, "nobody would nudge the others"
-        landed = self.transport.landed
         for pending, origin in lane:
             start = time.monotonic()
-            while not landed(pending):
+            while not transport.landed(pending):
                 waited = time.monotonic() - start
                 if waited > self.time_limit:
-                    self._give_up(describe_wait(self.transport, pending, origin, origin.call))
-                self.transport.pause(waited)
+                    self._give_up(transport, describe_wait(transport, pending, origin, origin.call))
+                transport.pause(waited)
 
-    def _give_up(self, where: str) -> None:
-        raise CollectiveTimeoutError(f"rank {self.transport.rank} waited {self.time_limit:g} s in {where}")
+    def _give_up(self, transport: Transport, where: str) -> None:
+        raise CollectiveTimeoutError(f"rank {transport.rank} waited {self.time_limit:g} s in {where}")

@@ -62,6 +62,18 @@ def test_works_are_polled_in_different_orders(run_ranks) -> None:
     run_ranks(body)
 
 
+@pytest.mark.ranks(min=2)
+def test_works_of_a_communicator_and_its_splits_are_awaited_in_different_orders(run_ranks) -> None:
+    def body(comm: Communicator) -> None:
+        part = comm.split(0, key=-comm.rank)
+        assert part is not None
+        (outer, _), (inner, _) = start_gather(comm, 1), start_gather(part, 2)
+        for work in (outer, inner) if comm.rank % 2 else (inner, outer):
+            work.wait()
+
+    run_ranks(body, time_limit=5)
+
+
 def test_a_work_that_was_polled_to_its_end_is_not_in_flight(run_ranks) -> None:
     def body(comm: Communicator) -> None:
         work, _ = start_gather(comm, 1)

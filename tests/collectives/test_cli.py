@@ -1,0 +1,116 @@
+"""The command: its output, one line for what is wrong, and its codes."""
+
+import subprocess
+import sys
+
+import pytest
+
+from collectives import algorithms, cli
+from collectives.algorithms import Algorithm
+from collectives.command import EXIT_REFUTED, EXIT_USAGE
+from collectives.promises import ALL_GATHER
+
+
+def run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str
+) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "argv", ["collectives", *words])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    output = capsys.readouterr()
+    return int(ended.value.code or 0), output.out, output.err
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
+    return lambda *words: run(monkeypatch, capsys, *words)
+
+
+def test_show_prints_the_table(command) -> None:
+    code, out, err = command("show", "ring", "all_gather", "--ranks", "2")
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        "ring all_gather on 2 ranks, 1 steps",
+        "step  rank 0   rank 1",
+        "0     0>1 1<1  1>0 0<0",
+    ]
+
+
+def test_verify_proves_every_algorithm(command) -> None:
+    code, out, err = command("verify", "--ranks", "1-5")
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        "proved   ring all_gather on 1 to 5 ranks; 4 steps at 5",
+        "proved   ring reduce_scatter on 1 to 5 ranks; 4 steps at 5",
+        "proved   ring all_reduce on 1 to 5 ranks; 8 steps at 5",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        (("ring",), 3),
+        (("ring", "--collective", "all_reduce"), 1),
+        (("--collective", "all_gather"), 1),
+    ],
+)
+def test_verify_takes_what_it_is_told(command, words: tuple[str, ...], lines: int) -> None:
+    code, out, _ = command("verify", *words, "--ranks", "4")
+    assert code == 0
+    assert len(out.splitlines()) == lines
+    assert all("on 4 ranks" in line for line in out.splitlines())
+
+
+def test_a_refuted_schedule_ends_with_code_1_and_a_counterexample(command, monkeypatch) -> None:
+    broken = Algorithm("broken", ALL_GATHER, lambda rank, world_size: iter(()))
+    monkeypatch.setitem(algorithms.ALGORITHMS, ("broken", "all_gather"), broken)
+    code, out, _ = command("verify", "broken", "--ranks", "2-3")
+    assert code == EXIT_REFUTED == 1
+    assert out.splitlines() == [
+        "refuted  broken all_gather on 2 ranks: rank 0 ends with block 1 without the contribution of rank 1"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("show", "star", "all_gather"), "no algorithm 'star' for all_gather: there are ring"),
+        (("show", "ring", "all_scatter"), "no collective 'all_scatter': there are all_gather"),
+        (("show", "ring"), "Missing argument 'COLLECTIVE'"),
+        (("show", "ring", "all_gather", "--ranks", "0"), "0 is not in the range x>=1"),
+        (("verify", "star"), "nothing to prove for 'star': there are ring all_gather"),
+        (("verify", "--ranks", "0-3"), "'0-3' is no range of world sizes: write 4, or 1-64"),
+        (("verify", "--ranks", "5-3"), "'5-3' is no range of world sizes"),
+        (("verify", "--ranks", "many"), "'many' is no range of world sizes"),
+        (("verify", "--ranks", "-4"), "'-4' is no range of world sizes"),
+        (("prove",), "No such command 'prove'"),
+        (("show", "--nodes", "4"), "No such option"),
+    ],
+)
+def test_wrong_usage_is_one_line_on_stderr_and_code_2(command, words: tuple[str, ...], message: str) -> None:
+    code, out, err = command(*words)
+    assert code == EXIT_USAGE == 2
+    assert out == ""
+    assert err.startswith("collectives: ")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [("--help",), ("-h",), ("show", "-h"), ("verify", "--help")])
+def test_help_is_help(command, words: tuple[str, ...]) -> None:
+    code, out, err = command(*words)
+    assert (code, err) == (0, "")
+    assert out.startswith("Usage: collectives")
+
+
+def test_no_arguments_shows_the_help_and_code_2(command) -> None:
+    code, out, _ = command()
+    assert code == EXIT_USAGE
+    assert "Usage: collectives" in out
+
+
+def test_the_module_runs_as_the_command() -> None:
+    words = [sys.executable, "-m", "collectives", "show", "ring", "all_gather"]
+    result = subprocess.run(words, capture_output=True, text=True)
+    assert result.returncode == 0
+    assert result.stdout.startswith("ring all_gather on 4 ranks, 3 steps\n")

@@ -1,0 +1,161 @@
+"""Every byte counted, at both ends, and equal to the closed forms."""
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from collectives.algorithms import ALGORITHMS
+from collectives.blocks import even_cut
+from collectives.communicator import IN_PLACE, Communicator
+from collectives.ledger import Entry, Ledger, LedgerError, pair_messages
+from collectives.transports.base import Transport
+from collectives.transports.metered import MeteredTransport
+from collectives.verify import verify
+
+
+def metered(inner: Transport) -> Transport:
+    return MeteredTransport(inner, Ledger())
+
+
+def entries(comm: Communicator) -> list[Entry]:
+    return comm.transport.ledger.entries  # type: ignore[attr-defined, no-any-return]
+
+
+def counted(comm: Communicator) -> tuple[int, int]:
+    sent = sum(size for entry in entries(comm) for _, size in entry.sends)
+    return sent, sum(size for entry in entries(comm) for _, size in entry.recvs)
+
+
+def closed_form(collective: str, sizes: tuple[int, ...], rank: int) -> tuple[int, int]:
+    total, size = sum(sizes), len(sizes)
+    before, own, after = sizes[rank - 1], sizes[rank], sizes[(rank + 1) % size]
+    scatter, gather = (total - own, total - before), (total - after, total - own)
+    if collective == "all_reduce":
+        return scatter[0] + gather[0], scatter[1] + gather[1]
+    return scatter if collective == "reduce_scatter" else gather
+
+
+def run(comm: Communicator, collective: str, sizes: tuple[int, ...], in_place: bool = False) -> None:
+    total, own = sum(sizes), sizes[comm.rank]
+    source = np.zeros(own if collective == "all_gather" else total)
+    result = np.zeros(total if in_place or collective != "reduce_scatter" else own)
+    argument: Any = IN_PLACE if in_place else source
+    getattr(comm, collective)(argument, result, sizes=sizes).wait()
+
+
+CUTS = {
+    "even": lambda size: (4,) * size,
+    "uneven": lambda size: even_cut(4 * size + 3, size),
+    "with empty blocks": lambda size: tuple(5 * (rank % 2) for rank in range(size)),
+    "all in one": lambda size: (0,) * (size - 1) + (9,),
+}
+
+
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("collective", ["all_gather", "reduce_scatter", "all_reduce"])
+def test_the_bytes_counted_are_the_closed_form_to_the_byte(
+    run_ranks, world_size: int, collective: str, cut: str
+) -> None:
+    sizes = CUTS[cut](world_size)
+
+    def body(comm: Communicator) -> None:
+        for in_place in (False, True):
+            entries(comm).clear()
+            run(comm, collective, sizes, in_place)
+            expected = closed_form(collective, sizes, comm.rank)
+            assert counted(comm) == (expected[0] * 8, expected[1] * 8)
+
+    run_ranks(body, wrap=metered, check=False, chunk_bytes=16)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=str)
+def test_the_bytes_counted_are_those_of_the_proof(run_ranks, world_size: int, algorithm: Any) -> None:
+    sizes = even_cut(3 * world_size + 1, world_size)
+    proof = verify(algorithm, world_size)
+
+    def body(comm: Communicator) -> None:
+        run(comm, algorithm.collective.name, sizes)
+        sent, received = proof.sent[comm.rank], proof.received[comm.rank]
+        assert counted(comm) == (8 * sum(sizes[b] for b in sent), 8 * sum(sizes[b] for b in received))  # type: ignore[index]
+
+    run_ranks(body, wrap=metered, check=False)
+
+
+def test_every_message_is_paired_with_its_other_end(run_ranks, world_size: int) -> None:
+    def body(comm: Communicator) -> list[Entry]:
+        works = [
+            comm.all_reduce(np.ones(20), np.empty(20)),
+            comm.all_gather(np.ones(2), np.empty(2 * world_size)),
+        ]
+        for work in works if comm.rank % 2 else reversed(works):
+            work.wait()
+        return [*entries(comm)]
+
+    ledgers = run_ranks(body, wrap=metered, chunk_bytes=8)
+    messages = pair_messages(ledgers)
+    assert sum(one.num_bytes for one in messages) == sum(
+        size for ledger in ledgers for entry in ledger for _, size in entry.sends
+    )
+    assert all(one.start <= one.end for one in messages)
+    assert [one.start for one in messages] == sorted(one.start for one in messages)
+    assert {one.origin.call.label.kind for one in messages} == (
+        {"training", "control"} if messages else set()
+    )
+
+
+@pytest.mark.ranks(min=2)
+def test_an_uncounted_message_is_found_at_either_end(run_ranks) -> None:
+    def body(comm: Communicator) -> list[Entry]:
+        comm.all_gather(np.ones(1), np.empty(comm.world_size)).wait()
+        return [*entries(comm)]
+
+    def ledgers() -> list[list[Entry]]:
+        return run_ranks(body, wrap=metered, check=False)
+
+    unsent, unreceived, shrunk = ledgers(), ledgers(), ledgers()
+    sender, receiver = unsent[0][0].sends.pop()[0], unreceived[0][0].recvs.pop()[0]
+    message = f"ring all_gather #0, step 0: rank {sender} counted 8 bytes received from rank 0, .* none sent"
+    with pytest.raises(LedgerError, match=message):
+        pair_messages(unsent)
+    message = f"step 0: rank {receiver} counted 8 bytes sent to rank 0, which counted 0 received"
+    with pytest.raises(LedgerError, match=message):
+        pair_messages(unreceived)
+    shrunk[1][0].sends[0] = (shrunk[1][0].sends[0][0], 7)
+    with pytest.raises(
+        LedgerError, match=r"rank 1 counted 7 bytes sent to rank \d, which counted 8 received"
+    ):
+        pair_messages(shrunk)
+
+
+@pytest.mark.ranks(min=2)
+def test_a_split_writes_into_the_same_ledger_in_ranks_of_the_world(run_ranks) -> None:
+    def body(comm: Communicator) -> list[Entry]:
+        part = comm.split(0, key=-comm.rank)
+        assert part is not None
+        part.all_gather(np.ones(1), np.empty(comm.world_size)).wait()
+        assert all(
+            peer == (comm.rank - 1) % comm.world_size for one in entries(comm) for peer, _ in one.sends
+        )
+        return [*entries(comm)]
+
+    assert len(pair_messages(run_ranks(body, wrap=metered))) > 0
+
+
+@pytest.mark.ranks(min=2)
+def test_calls_of_two_communicators_with_one_number_are_not_mixed_up(run_ranks) -> None:
+    def body(comm: Communicator) -> list[Entry]:
+        part = comm.split(0)
+        assert part is not None
+        starts = [
+            lambda: comm.all_gather(np.ones(1), np.empty(comm.world_size)),
+            lambda: part.all_gather(np.ones(2), np.empty(2 * comm.world_size)),
+        ]
+        works = [start() for start in (starts if comm.rank else reversed(starts))]
+        for work in works:
+            while not work.poll():
+                time.sleep(0)
+        return [*entries(comm)]
+
+    pair_messages(run_ranks(body, wrap=metered, check=False))
