@@ -15,17 +15,29 @@ class BufferHazardError(AssertionError):
     """Memory in flight was overwritten, or is posted again while a message still writes it."""
 
 
+class _Message(NamedTuple):
+    """What a report names; put into words only when there is one, for it is made for every message."""
+
+    origin: Origin
+    direction: str
+    peer: int
+
+    def __str__(self) -> str:
+        call, step, chunk = self.origin
+        return f"{call}, step {step}, chunk {chunk}, {self.direction} rank {self.peer}"
+
+
 class _Range(NamedTuple):
     start: int
     stop: int
     writes: bool
-    what: str
+    what: _Message
 
 
 class _Checked(NamedTuple):
     pending: Pending
     ranges: list[_Range]
-    sends: list[tuple[Array, int, str]]
+    sends: list[tuple[Array, int, _Message]]
 
 
 class CheckingTransport(WrappedTransport):
@@ -36,12 +48,12 @@ class CheckingTransport(WrappedTransport):
         self.in_flight: list[_Range] = [] if in_flight is None else in_flight
 
     def post(self, sends: Messages, recvs: Messages, tag: int, origin: Origin) -> _Checked:
-        ranges = [self._range(data, True, f"{origin} from rank {peer}") for peer, data in recvs]
-        ranges += [self._range(data, False, f"{origin} to rank {peer}") for peer, data in sends]
-        fingerprints = [(data, zlib.crc32(data.data), f"{origin} to rank {peer}") for peer, data in sends]
+        ranges = [self._range(data, True, _Message(origin, "from", peer)) for peer, data in recvs]
+        ranges += [self._range(data, False, _Message(origin, "to", peer)) for peer, data in sends]
+        fingerprints = [(data, zlib.crc32(data.data), _Message(origin, "to", peer)) for peer, data in sends]
         return _Checked(self._inner.post(sends, recvs, tag, origin), ranges, fingerprints)
 
-    def _range(self, data: Array, writes: bool, what: str) -> _Range:
+    def _range(self, data: Array, writes: bool, what: _Message) -> _Range:
         start = data.__array_interface__["data"][0]
         new = _Range(start, start + data.nbytes, writes, what)
         for old in self.in_flight:

@@ -47,7 +47,7 @@ def _fresh_plans():  # type: ignore[no-untyped-def]
 
 
 def on_ranks(body: Callable[[Communicator], Any], seed: int = 0, **settings: Any) -> list[Any]:
-    settings = {"time_limit": 2.0, "check": False} | settings
+    settings = {"time_limit": 1.0, "check": False} | settings
 
     def on_rank(transport: Transport) -> Any:
         wrapped = DelayingTransport(MeteredTransport(CheckingTransport(transport), Ledger()), seed)
