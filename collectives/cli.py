@@ -10,6 +10,7 @@ from collectives.algorithms import ALGORITHMS, Algorithm, find_algorithm
 from collectives.command import EXIT_REFUTED, run_command
 from collectives.schedule import ScheduleError
 from collectives.show import show
+from collectives.table import counted
 from collectives.verify import verify
 
 
@@ -60,11 +61,11 @@ def verify_command(algorithm: str | None, collective: str | None, ranks: range) 
             click.echo(f"refuted  {error}")
             sys.exit(EXIT_REFUTED)
         steps = max(proofs[-1].steps)
-        click.echo(f"proved   {chosen} on {_sizes(ranks)}; {steps} steps at {ranks[-1]}")
+        click.echo(f"proved   {chosen} on {_sizes(ranks)}, {counted(steps, 'step')} on {ranks[-1]}")
 
 
 def _sizes(ranks: range) -> str:
-    return f"{ranks[0]} to {ranks[-1]} ranks" if len(ranks) > 1 else f"{ranks[0]} ranks"
+    return f"{ranks[0]} to {ranks[-1]} ranks" if len(ranks) > 1 else counted(ranks[0], "rank")
 
 
 def _choose(name: str | None, collective: str | None) -> Iterator[Algorithm]:

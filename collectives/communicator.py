@@ -36,7 +36,8 @@ class Communicator:
     input is only read, and must not be changed until its Work is done; with IN_PLACE the output is the input.
 
     ``check``: whether ranks first compare what they are about to call, so that a difference is an error on
-    all of them and not a hang: costs 128 (world_size - 1) control bytes a call.
+    all of them; costs 128 (world_size - 1) control bytes a call. Without it a difference is a hang until the
+    time limit, or, over MPI, a block whose tail is left as it was.
     ``chunk_bytes``: cut blocks into chunks of at most so many bytes, each in a lane of its own.
     """
 
@@ -127,7 +128,7 @@ class Communicator:
         Every rank calls it; None where color is None.
         """
         self._num_splits += 1
-        part = self.transport.split(color, key)
+        part = self.transport.split(color, key, self.time_limit)
         if part is None or color is None:
             return None
         communicator = Communicator(

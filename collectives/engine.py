@@ -79,17 +79,17 @@ def bind(
     """The binding of one rank's plan to blocks of ``sizes`` elements of ``itemsize`` bytes."""
     plan = _plan(algorithm, rank, len(sizes), in_place, num_chunks > 1)
     size_of: dict[Block, int] = dict(enumerate(sizes))
-    chunks_of = {block: even_cut(size, num_chunks) for block, size in size_of.items()}
+    chunks_of = {block: bounds(even_cut(size, num_chunks)) for block, size in size_of.items()}
     lanes = []
     scratch_size = 0
     for lane in range(num_chunks):
-        chunk_of = {block: chunks[lane] for block, chunks in chunks_of.items()}
+        chunk_of = {block: chunks[lane].stop - chunks[lane].start for block, chunks in chunks_of.items()}
         slots = []
         for held in plan.slots:
             slots.append(scratch_size)
             scratch_size += max(_total(chunk_of, blocks) for blocks in held)
         starts_at = {
-            buffer: {block: start + sum(chunks_of[block][:lane]) for block, start in starts.items()}
+            buffer: {block: start + chunks_of[block][lane].start for block, start in starts.items()}
             for buffer, starts in (
                 (INPUT, _starts(size_of, plan.input_blocks)),
                 (OUTPUT, _starts(size_of, plan.output_blocks)),

@@ -2,7 +2,7 @@
 
 from collectives.algorithms import Algorithm
 from collectives.schedule import Block, Recv, Send, Step
-from collectives.table import format_table
+from collectives.table import counted, format_table
 
 
 def show(algorithm: Algorithm, world_size: int) -> str:
@@ -17,7 +17,8 @@ def show(algorithm: Algorithm, world_size: int) -> str:
         [str(number), *(_cell(steps[number]) if number < len(steps) else "" for steps in columns)]
         for number in range(num_steps)
     ]
-    return f"{algorithm} on {world_size} ranks, {num_steps} steps\n{format_table(head, rows)}"
+    title = f"{algorithm} on {counted(world_size, 'rank')}, {counted(num_steps, 'step')}"
+    return f"{title}\n{format_table(head, rows)}"
 
 
 def _cell(step: Step) -> str:

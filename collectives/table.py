@@ -1,4 +1,4 @@
-"""Text in columns."""
+"""Text in columns, and numbers with their nouns."""
 
 from collections.abc import Sequence
 
@@ -13,3 +13,8 @@ def format_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: S
         ).rstrip()
         for row in (head, *rows)
     )
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 rank``, ``2 ranks``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -67,7 +67,6 @@ class _Rank:
     step: Step = ()
     number: int = 0  # of steps that are over
     unmatched: int = 0
-    done: bool = False
     arrived: dict[int, tuple[_Value, ...]] = field(default_factory=dict)
     sent: list[Block] = field(default_factory=list)
     received: list[Block] = field(default_factory=list)
@@ -102,7 +101,6 @@ class _Walk:
             rank = ready.popleft()
             step = next(rank.steps, None)
             if step is None:
-                rank.done = True
                 continue
             rank.step, rank.arrived, rank.unmatched = step, {}, len(step)
             met = [partner for place in range(len(step)) for partner in self._post(rank, place)]
@@ -175,9 +173,7 @@ class _Walk:
             needed = self.needed[block]
             fault = ""
             if value.ranks != needed:
-                missing, foreign = _members(needed & ~value.ranks), _members(value.ranks & ~needed)
-                fault = f"without the contribution of rank {missing}" if missing else ""
-                fault = fault or f"with a contribution of rank {foreign} that does not belong there"
+                fault = f"without the contribution of rank {_members(needed & ~value.ranks)}"
             elif not value.in_order and not self.algorithm.commutative_only:
                 fault = "with its operands out of rank order"
             if fault:

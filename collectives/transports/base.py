@@ -51,10 +51,11 @@ class Transport(ABC):
         """The peers that have not yet taken a send, and those that have not yet sent: for error messages."""
 
     @abstractmethod
-    def split(self, color: int | None, key: int) -> "Transport | None":
+    def split(self, color: int | None, key: int, limit: float | None = None) -> "Transport | None":
         """A transport among the ranks of the same color, ordered by key; None where color is None.
 
-        Every rank calls it. Not counted: it is set-up, and moves none of the caller's bytes.
+        Every rank calls it. Not counted: it is set-up, and moves none of the caller's bytes. TransportError
+        after ``limit`` seconds without the others.
         """
 
     @abstractmethod
@@ -99,8 +100,8 @@ class WrappedTransport(Transport):
     def missing(self, pending: Pending) -> tuple[list[int], list[int]]:
         return self._inner.missing(pending)
 
-    def split(self, color: int | None, key: int) -> Transport | None:
-        inner = self._inner.split(color, key)
+    def split(self, color: int | None, key: int, limit: float | None = None) -> Transport | None:
+        inner = self._inner.split(color, key, limit)
         return None if inner is None else self.wrap(inner)
 
     def exchange(self, value: object, limit: float | None = None) -> list[Any]:

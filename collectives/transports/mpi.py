@@ -66,7 +66,8 @@ class MPITransport(Transport):
                         peers.add(peer)
         return sorted(waits_for[1]), sorted(waits_for[0])
 
-    def split(self, color: int | None, key: int) -> "MPITransport | None":
+    def split(self, color: int | None, key: int, limit: float | None = None) -> "MPITransport | None":
+        self.exchange(None, limit)  # MPI's own split has no limit: let all ranks be there first
         part = self._comm.Split(MPI.UNDEFINED if color is None else color, key)
         if part == MPI.COMM_NULL:
             return None

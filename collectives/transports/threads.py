@@ -7,7 +7,7 @@ whatever relies on MPI's eager messages hangs here, in the tests, and not on som
 import sys
 import threading
 import time
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
@@ -51,7 +51,7 @@ class ThreadWorld:
         self.lock = threading.Lock()
         self.news = [threading.Event() for _ in range(world_size)]
         self.waiting: dict[tuple[Any, ...], deque[_Posted]] = {}
-        self.exchanges: dict[Context, dict[int, Any]] = defaultdict(dict)
+        self.exchanges: dict[Context, dict[int, Any]] = {}
         self.failure: str | None = None
 
     def transport(self, rank: int) -> "ThreadTransport":
@@ -122,8 +122,8 @@ class ThreadTransport(Transport):
         )
         return sends, recvs
 
-    def split(self, color: int | None, key: int) -> "ThreadTransport | None":
-        wishes = self.exchange((color, key))
+    def split(self, color: int | None, key: int, limit: float | None = None) -> "ThreadTransport | None":
+        wishes = self.exchange((color, key), limit)
         if color is None:
             return None
         chosen = sorted((k, rank) for rank, (c, k) in enumerate(wishes) if c == color)
@@ -136,8 +136,9 @@ class ThreadTransport(Transport):
         self._exchanges += 1
         key = (*self._context, self._exchanges)
         start = time.monotonic()
-        values = self._world.exchanges[key]
-        values[self.rank] = value
+        with self._world.lock:
+            values = self._world.exchanges.setdefault(key, {})
+            values[self.rank] = value
         for member in self.members:
             self._world.news[member].set()
         while len(values) < self.world_size:
@@ -145,6 +146,7 @@ class ThreadTransport(Transport):
             if limit is not None and time.monotonic() - start > limit:
                 raise TransportError(f"rank {self.rank} waited {limit:g} s for the other ranks to exchange")
             self.pause(0.0)
+        self._world.exchanges.pop(key, None)  # every rank holds the values by now
         return [values[rank] for rank in range(self.world_size)]
 
     def pause(self, waited: float) -> None:

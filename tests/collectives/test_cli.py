@@ -30,7 +30,7 @@ def test_show_prints_the_table(command) -> None:
     code, out, err = command("show", "ring", "all_gather", "--ranks", "2")
     assert (code, err) == (0, "")
     assert out.splitlines() == [
-        "ring all_gather on 2 ranks, 1 steps",
+        "ring all_gather on 2 ranks, 1 step",
         "step  rank 0   rank 1",
         "0     0>1 1<1  1>0 0<0",
     ]
@@ -40,9 +40,9 @@ def test_verify_proves_every_algorithm(command) -> None:
     code, out, err = command("verify", "--ranks", "1-5")
     assert (code, err) == (0, "")
     assert out.splitlines() == [
-        "proved   ring all_gather on 1 to 5 ranks; 4 steps at 5",
-        "proved   ring reduce_scatter on 1 to 5 ranks; 4 steps at 5",
-        "proved   ring all_reduce on 1 to 5 ranks; 8 steps at 5",
+        "proved   ring all_gather on 1 to 5 ranks, 4 steps on 5",
+        "proved   ring reduce_scatter on 1 to 5 ranks, 4 steps on 5",
+        "proved   ring all_reduce on 1 to 5 ranks, 8 steps on 5",
     ]
 
 
