@@ -34,7 +34,7 @@ def toy() -> Dataset:
 @pytest.fixture
 def settings() -> dict[str, Any]:
     """What a test does not choose: blocks that are uneven, and rows that do not divide."""
-    return {"hidden": (4, 3), "iterations": 3, "batch_size": 11, "lr": 0.02, "dtype": "float64"}
+    return {"hidden": (4, 3), "iterations": 2, "batch_size": 11, "lr": 0.02, "dtype": "float64"}
 
 
 @pytest.fixture

@@ -31,6 +31,9 @@ SHAPES = {
     "more micro-batches than rows": {"batch_size": 2, "micro_batches": 4},
 }
 
+ENDS = ("ddp", "zero3")
+"""For comparisons with serial training: every other strategy has the bits of one of them."""
+
 
 def assert_same_bits(left: Outcome, right: Outcome) -> None:
     for one, other in zip(left.weights, right.weights, strict=True):
@@ -48,35 +51,39 @@ def assert_agree(train: Any, micro_batches: int, **settings: Any) -> None:
             assert_same_bits(train(other, micro_batches=micro_batches, **settings), expected)
 
 
+def test_all_strategies_give_the_same_bits(train: Any) -> None:
+    assert_agree(train, 1, hidden=(3,), optimizer="adamw", weight_decay=0.1, clip=0.05)
+
+
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_all_strategies_give_the_same_bits(train: Any, optimizer: str) -> None:
+@pytest.mark.parametrize("world_size", [2, 3])
+def test_all_optimizers_give_the_same_bits_with_all_strategies(train: Any, optimizer: str) -> None:
     assert_agree(train, 1, **OPTIMIZERS[optimizer])
 
 
 def test_with_micro_batches_those_that_reduce_equally_often_give_the_same_bits(train: Any) -> None:
     assert must_agree(4) == (("ddp", "zero1"), ("zero2", "zero3"))
-    assert_agree(train, 4, clip=0.05)
+    assert_agree(train, 4, hidden=(3,), clip=0.05)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("world_size", [1, 5])
 def test_no_shape_is_too_odd_for_equal_bits(train: Any, shape: str) -> None:
     assert_agree(train, **{"micro_batches": 1, "iterations": 2} | SHAPES[shape])
 
 
 @pytest.mark.parametrize("keep_views", ["none", "last", "all"])
-@pytest.mark.parametrize("world_size", [1, 3, 5])
+@pytest.mark.parametrize("world_size", [1, 3])
 def test_neither_kept_views_nor_prefetch_change_a_bit(train: Any, keep_views: str) -> None:
     chosen = {"micro_batches": 2, "iterations": 2, "clip": 0.05}
     expected = train("zero2", **chosen)
-    for prefetch in (0, 1, 2, 5, 100):
+    for prefetch in (0, 1, 2, 5):
         assert_same_bits(train("zero3", keep_views=keep_views, prefetch=prefetch, **chosen), expected)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize(
-    ("optimizer", "micro_batches"), [("adam", 1), ("momentum", 1), ("momentum", 2), ("clipped", 1)]
-)
-@pytest.mark.parametrize("world_size", [2, 3, 5])
+@pytest.mark.parametrize("strategy", ENDS)
+@pytest.mark.parametrize(("optimizer", "micro_batches"), [("adam", 1), ("momentum", 2), ("clipped", 1)])
+@pytest.mark.parametrize("world_size", [3])
 def test_fifty_iterations_end_where_serial_training_ends(
     train: Any, toy: Dataset, strategy: str, optimizer: str, micro_batches: int
 ) -> None:
@@ -86,9 +93,8 @@ def test_fifty_iterations_end_where_serial_training_ends(
     assert outcome.losses[-1] < outcome.losses[0]
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("micro_batches", [1, 3])
+@pytest.mark.parametrize("strategy", ENDS)
+@pytest.mark.parametrize(("loss", "micro_batches"), [("cross_entropy", 1), ("mse", 3)])
 def test_a_step_follows_the_mean_gradient_of_the_whole_batch(
     train: Any, toy: Dataset, strategy: str, loss: str, micro_batches: int
 ) -> None:
@@ -107,7 +113,8 @@ def test_a_step_follows_the_mean_gradient_of_the_whole_batch(
     assert outcome.losses == pytest.approx([mean], rel=1e-13)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", ENDS)
+@pytest.mark.parametrize("world_size", [2, 5])
 def test_every_loss_is_the_serial_one(train: Any, toy: Dataset, strategy: str) -> None:
     outcome = train(strategy, iterations=4, micro_batches=2)
     config = outcome.config
@@ -121,6 +128,7 @@ def test_every_loss_is_the_serial_one(train: Any, toy: Dataset, strategy: str) -
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("world_size", [3])
 def test_float32_stays_float32_in_all_that_is_kept_and_sent(train: Any, strategy: str) -> None:
     narrow, wide = (train(strategy, dtype=dtype, clip=1.0) for dtype in ("float32", "float64"))
     assert {weight.dtype for weight in narrow.weights} == {np.dtype(np.float32)}
@@ -130,6 +138,7 @@ def test_float32_stays_float32_in_all_that_is_kept_and_sent(train: Any, strategy
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("world_size", [3])
 def test_the_same_seed_gives_the_same_bits_and_another_one_does_not(train: Any, strategy: str) -> None:
     first = train(strategy, seed=3)
     assert_same_bits(train(strategy, seed=3), first)
@@ -137,6 +146,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_one_does_not(train: Any, 
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("world_size", [4])
 def test_every_rank_ends_with_the_same_full_weights(
     run_ranks: Any, toy: Dataset, settings: dict[str, Any], strategy: str
 ) -> None:
