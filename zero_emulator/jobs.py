@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
+from math import isfinite
 from pathlib import Path
 
 import click
@@ -63,7 +64,10 @@ class Job:
         document: Json = {
             "schema": COMPARE_SCHEMA,
             "runs": runs,
-            "differences_from_serial": found.differences,
+            "differences_from_serial": {
+                name: difference if isfinite(difference) else None
+                for name, difference in found.differences.items()
+            },
             "serial_tolerance": tolerance,
             "verdicts": verdicts,
             "disagreements": disagreements,
