@@ -6,9 +6,11 @@ import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
+import click
+
 from collectives.command import EXIT_RANK_DIED
 from collectives.launching.launch import launch
-from collectives.launching.launched import check_world, launched_size
+from collectives.launching.launched import LaunchError, check_world, launched_size
 from collectives.launching.rank_main import run_rank
 from collectives.transports.base import Transport, TransportError
 from collectives.transports.threads import run_threads
@@ -42,7 +44,10 @@ def run_on_ranks(num_ranks: int, transport: str, body: Body) -> NoReturn:
     if launched_size() is None:
         streams = {"stdout": sys.stdout, "stderr": sys.stderr}
         os.environ[TERMINALS] = " ".join(name for name, stream in streams.items() if stream.isatty())
-        sys.exit(launch(num_ranks, "zero_emulator", sys.argv[1:]))
+        try:
+            sys.exit(launch(num_ranks, "zero_emulator", sys.argv[1:]))
+        except LaunchError as error:
+            raise click.UsageError(str(error)) from error
     run_rank(lambda: _run_as_mpi_rank(body))
 
 
