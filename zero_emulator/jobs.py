@@ -129,7 +129,10 @@ class Job:
         if self.json:
             click.echo(json.dumps(document, allow_nan=False))
         else:
-            click.echo(_painted(text.splitlines()[-1] if self.quiet else text))
+            shown = text.splitlines()[-1] if self.quiet else text
+            click.echo(
+                _painted(shown), color=True
+            )  # a rank writes into a pipe, and click would strip colours
 
 
 def _painted(text: str) -> str:
