@@ -81,5 +81,5 @@ def _run_as_threads(num_ranks: int, body: Body) -> int:
 
     try:
         return run_threads(num_ranks, told)[0]
-    except Exception:
+    except (Exception, SystemExit):  # a rank that leaves in the middle has failed, whatever its code
         return EXIT_RANK_DIED
