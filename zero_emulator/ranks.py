@@ -52,10 +52,13 @@ def run_on_ranks(num_ranks: int, transport: str, body: Body) -> NoReturn:
 
 
 def is_terminal(stream: str) -> bool:
-    """Whether "stdout" or "stderr" of the command ends at a terminal."""
+    """Whether "stdout" or "stderr" of the command ends at a terminal; under a foreign mpiexec nobody knows.
+
+    Open MPI's gives its ranks terminals of its own, and passes what they say on into a file as well.
+    """
     if TERMINALS in os.environ:
         return stream in os.environ[TERMINALS].split()
-    return bool(getattr(sys, stream).isatty())
+    return launched_size() is None and bool(getattr(sys, stream).isatty())
 
 
 def _run_as_mpi_rank(body: Body) -> int:

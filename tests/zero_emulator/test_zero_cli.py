@@ -1,5 +1,6 @@
 """The `zero-emulator` command: what it refuses, what it prints and writes, and its exit codes."""
 
+import io
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from collectives.launching.launched import LaunchError, find_mpiexec
 from collectives.transports.metered import MeteredTransport
 from zero_emulator.cli import main
 from zero_emulator.layer_params import LayerParams
+from zero_emulator.ranks import is_terminal
 from zero_emulator.strategies import STRATEGIES
 from zero_emulator.strategies.base import Strategy
 
@@ -201,6 +203,22 @@ def test_verdicts_are_in_colour_on_a_terminal_unless_refused(
     _, out, _ = command("train", *ON_THREADS)
     assert ("\033[32mpass\033[0m" in out) == painted
     assert ("\033" in out) == painted
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, True), (2, False)])
+def test_the_terminal_of_a_foreign_mpiexec_is_taken_for_none(
+    monkeypatch: Any, given: int | None, expected: bool
+) -> None:
+    """Open MPI's mpiexec gives ranks a terminal of its own, though the command writes into a file."""
+    monkeypatch.setattr("zero_emulator.ranks.launched_size", lambda: given)
+    monkeypatch.delenv("ZERO_EMULATOR_TERMINALS", raising=False)
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    assert is_terminal("stdout") == expected
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
 def test_a_run_that_keeps_too_much_fails_with_code_1_and_is_recorded(
