@@ -25,7 +25,9 @@ Body = Callable[[Transport], int]
 
 def world_size(asked: int | None, transport: str) -> int:
     """How many ranks the command will have. ValueError if that is not what was asked for."""
-    given = None if transport == "threads" else launched_size()
+    given = launched_size()
+    if transport == "threads" and given is not None:
+        raise ValueError("--transport threads under an mpiexec, whose ranks would each run it: leave one out")
     if asked is not None and asked < 1:
         raise ValueError(f"--ranks {asked}: give 1 or more")
     if given and asked is not None and asked != given:

