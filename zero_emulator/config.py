@@ -51,6 +51,9 @@ class RunConfig:
         for name, number in (("lr", self.lr), ("clip", self.clip), ("time-limit", self.time_limit)):
             if number is not None and not (number > 0 and isfinite(number)):
                 raise ValueError(f"--{name} {number:g}: give a number above 0")
+        for name, number in (("momentum", self.momentum), ("weight-decay", self.weight_decay)):
+            if number is not None and not (number >= 0 and isfinite(number)):
+                raise ValueError(f"--{name} {number:g}: give a number of 0 or more")
         for name, choice, known in (
             ("strategy", self.strategy, STRATEGIES),
             ("loss", self.loss, LOSSES),

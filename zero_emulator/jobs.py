@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
+from math import isfinite
 from pathlib import Path
 
 import click
@@ -63,7 +64,10 @@ class Job:
         document: Json = {
             "schema": COMPARE_SCHEMA,
             "runs": runs,
-            "differences_from_serial": found.differences,
+            "differences_from_serial": {
+                name: difference if isfinite(difference) else None
+                for name, difference in found.differences.items()
+            },
             "serial_tolerance": tolerance,
             "verdicts": verdicts,
             "disagreements": disagreements,
@@ -125,7 +129,10 @@ class Job:
         if self.json:
             click.echo(json.dumps(document, allow_nan=False))
         else:
-            click.echo(_painted(text.splitlines()[-1] if self.quiet else text))
+            shown = text.splitlines()[-1] if self.quiet else text
+            click.echo(
+                _painted(shown), color=True
+            )  # a rank writes into a pipe, and click would strip colours
 
 
 def _painted(text: str) -> str:

@@ -6,9 +6,11 @@ import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
+import click
+
 from collectives.command import EXIT_RANK_DIED
 from collectives.launching.launch import launch
-from collectives.launching.launched import check_world, launched_size
+from collectives.launching.launched import LaunchError, check_world, launched_size
 from collectives.launching.rank_main import run_rank
 from collectives.transports.base import Transport, TransportError
 from collectives.transports.threads import run_threads
@@ -23,7 +25,9 @@ Body = Callable[[Transport], int]
 
 def world_size(asked: int | None, transport: str, *, default: int = DEFAULT_RANKS) -> int:
     """How many ranks the command will have. ValueError if that is not what was asked for."""
-    given = None if transport == "threads" else launched_size()
+    given = launched_size()
+    if transport == "threads" and given is not None:
+        raise ValueError("--transport threads under an mpiexec, whose ranks would each run it: leave one out")
     if asked is not None and asked < 1:
         raise ValueError(f"--ranks {asked}: give 1 or more")
     if given and asked is not None and asked != given:
@@ -42,15 +46,21 @@ def run_on_ranks(num_ranks: int, transport: str, body: Body) -> NoReturn:
     if launched_size() is None:
         streams = {"stdout": sys.stdout, "stderr": sys.stderr}
         os.environ[TERMINALS] = " ".join(name for name, stream in streams.items() if stream.isatty())
-        sys.exit(launch(num_ranks, "zero_emulator", sys.argv[1:]))
+        try:
+            sys.exit(launch(num_ranks, "zero_emulator", sys.argv[1:]))
+        except LaunchError as error:
+            raise click.UsageError(str(error)) from error
     run_rank(lambda: _run_as_mpi_rank(body))
 
 
 def is_terminal(stream: str) -> bool:
-    """Whether "stdout" or "stderr" of the command ends at a terminal."""
+    """Whether "stdout" or "stderr" of the command ends at a terminal; under a foreign mpiexec nobody knows.
+
+    Open MPI's gives its ranks terminals of its own, and passes what they say on into a file as well.
+    """
     if TERMINALS in os.environ:
         return stream in os.environ[TERMINALS].split()
-    return bool(getattr(sys, stream).isatty())
+    return launched_size() is None and bool(getattr(sys, stream).isatty())
 
 
 def _run_as_mpi_rank(body: Body) -> int:
@@ -76,5 +86,5 @@ def _run_as_threads(num_ranks: int, body: Body) -> int:
 
     try:
         return run_threads(num_ranks, told)[0]
-    except Exception:
+    except (Exception, SystemExit):  # a rank that leaves in the middle has failed, whatever its code
         return EXIT_RANK_DIED

@@ -30,7 +30,9 @@ def describe_run(record: Json) -> str:
     return "\n".join(lines + [f"  {fault}" for fault in record["faults"]])
 
 
-def compare_table(records: Mapping[str, Json], differences: Mapping[str, float], verdicts: Json) -> str:
+def compare_table(
+    records: Mapping[str, Json], differences: Mapping[str, float | None], verdicts: Json
+) -> str:
     """A row a strategy: what it keeps, what it claims, what it must send, what each rank has sent."""
     head = [
         "strategy", "kept B/param", "claim", "exact bytes", "counted bytes", "x f(N)Ψ", "gathers/layer",
@@ -50,7 +52,7 @@ def compare_table(records: Mapping[str, Json], differences: Mapping[str, float],
                 _multiple(last),
                 f"{record['gathers_a_layer']:.3g}",
                 last["digests"][0][:8],
-                f"{differences[name]:.1e}",
+                _number(differences[name], ".1e"),
                 verdicts[name],
             ]
         )
@@ -84,5 +86,5 @@ def _span(values: Sequence[int]) -> str:
     return str(low) if low == high else f"{low}..{high}"
 
 
-def _number(value: float | None) -> str:
-    return "not finite" if value is None else f"{value:.4f}"
+def _number(value: float | None, form: str = ".4f") -> str:
+    return "not finite" if value is None else f"{value:{form}}"

@@ -107,8 +107,11 @@ class Strategy(ABC):
         return self.written
 
     def gather_weight(self, layer: int) -> Array:
-        """The full weight of a layer outside the iteration: for audits, and for whoever wants the model."""
-        return self.layers[layer].weight
+        """The full weight of a layer outside the iteration: for audits, and for whoever wants the model.
+
+        VersionError like ``view``: after the last iteration no forward asks any more.
+        """
+        return self.view(layer)
 
     def advance(self) -> None:
         """End the iteration: from here on views must be of the new version, and each rank tells its own."""

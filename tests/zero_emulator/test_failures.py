@@ -1,0 +1,97 @@
+"""A rank that fails in the middle of training ends the command soon, by name, and leaves no process."""
+
+import os
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collectives.launching.launched import find_mpiexec
+
+HERE = Path(__file__).parent
+LIMIT = 10  # seconds for all: to start, to train two iterations and to end
+FOREIGN = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+}
+TRAINING = ("train", "--hidden", "4", "--iterations", "1000000", "--time-limit", "300")
+
+
+@pytest.fixture
+def faulty(tmp_path: Path) -> Any:
+    """Run the faulty command until it ends; its code, what it printed, and the processes that are left."""
+    path = os.pathsep.join([str(HERE), str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")])
+    token = f"{uuid.uuid4()}"
+    environment = {**os.environ, "PYTHONPATH": path, "TOKEN": token, "OPENBLAS_NUM_THREADS": "1"}
+
+    def faulty(
+        fault: str, victim: int, *arguments: str, prefix: tuple[str, ...] = ()
+    ) -> tuple[int, str, str]:
+        done = subprocess.run(
+            [*prefix, sys.executable, "-m", "faulty_training", *TRAINING, *arguments],
+            env=environment | FOREIGN | {"FAULT": fault, "VICTIM": str(victim)},
+            cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT,
+        )  # fmt: skip
+        assert_gone(token)
+        assert list(tmp_path.iterdir()) == []  # a run that failed writes no record
+        return done.returncode, done.stdout, done.stderr
+
+    return faulty
+
+
+def assert_gone(token: str) -> None:
+    deadline = time.monotonic() + 1.0  # somebody else's mpiexec may end before its last child
+    while (left := alive(token)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not left
+
+
+def alive(token: str) -> list[str]:
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if token.encode() in (process / "environ").read_bytes():
+                found.append((process / "cmdline").read_text())
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize(
+    ("fault", "line"),
+    [
+        ("raise", "rank 1 raised ArithmeticError: out of numbers"),
+        ("sys.exit(0)", "rank 1 raised SystemExit: 0"),
+        ("os._exit(0)", "rank 1 exited with code 0 in the middle of the run"),
+        ("kill", "rank 1 was killed by signal 9 (SIGKILL)"),
+    ],
+)
+def test_a_rank_that_fails_in_the_middle_of_training_ends_it_by_name(
+    faulty: Any, fault: str, line: str
+) -> None:
+    code, out, err = faulty(fault, 1, "--ranks", "3", "--record", "run.json", "--events", "events")
+    assert (code, out) == (3, "")
+    assert err.splitlines()[-1] == line
+
+
+def test_a_rank_that_fails_under_somebody_elses_mpiexec_ends_the_training(faulty: Any) -> None:
+    code, out, err = faulty("raise", 1, "--record", "run.json", prefix=(find_mpiexec(), "-n", "2"))
+    assert code != 0
+    assert out.find("verdict") == -1
+    assert "rank 1 raised ArithmeticError: out of numbers" in err
+
+
+@pytest.mark.parametrize("fault", ["raise", "sys.exit(0)"])
+def test_a_rank_that_fails_among_threads_ends_the_training_by_name(faulty: Any, fault: str) -> None:
+    code, out, err = faulty(fault, 1, "--ranks", "3", "--transport", "threads", "--record", "run.json")
+    assert (code, out) == (3, "")
+    told = {
+        "raise": "rank 1 raised ArithmeticError: out of numbers",
+        "sys.exit(0)": "rank 1 raised SystemExit: 0",
+    }
+    assert err.splitlines()[-1] == told[fault]

@@ -1,0 +1,160 @@
+"""The closed forms: worked out by hand, as multiples of f(N) Ψ, and against what is counted."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collectives.transports.threads import run_threads
+from zero_emulator.audit import RankTraffic
+from zero_emulator.config import DTYPES, RunConfig
+from zero_emulator.data import Dataset
+from zero_emulator.judge import expected_kept, expected_traffic
+from zero_emulator.run import run
+from zero_emulator.strategies import STRATEGIES
+from zero_emulator.theory import (
+    CLAIMS,
+    Flow,
+    iteration_traffic,
+    iteration_uses,
+    multiple,
+    persistent_bytes,
+    ring_all_gather,
+    ring_all_reduce,
+    ring_reduce_scatter,
+)
+
+UNEVEN = (3, 2, 1)  # blocks of 3 ranks
+LAYERS = (UNEVEN, (1, 1, 0))  # Ψ = 8
+EQUAL = ((6, 6, 6, 6), (2, 2, 2, 2))  # Ψ = 32 on 4 ranks
+
+
+def test_a_reduce_scatter_sends_all_blocks_but_its_own_and_receives_all_but_its_left_neighbours() -> None:
+    assert [ring_reduce_scatter(UNEVEN, rank) for rank in range(3)] == [(3, 5), (4, 3), (5, 4)]
+
+
+def test_an_all_gather_sends_all_blocks_but_its_right_neighbours_and_receives_all_but_its_own() -> None:
+    assert [ring_all_gather(UNEVEN, rank) for rank in range(3)] == [(4, 3), (5, 4), (3, 5)]
+
+
+def test_an_all_reduce_is_the_two() -> None:
+    assert [ring_all_reduce(UNEVEN, rank) for rank in range(3)] == [(7, 8), (9, 7), (8, 9)]
+
+
+def test_one_rank_sends_nothing() -> None:
+    assert ring_all_reduce((7,), 0) == Flow(0, 0)
+    assert multiple(0, 7, 1, 4) is None
+
+
+@pytest.mark.parametrize(
+    ("strategy", "micro_batches", "keep_views", "flows"),
+    [
+        # Rank 0 sends 3 + 1 elements in a reduce-scatter of the layers, 4 + 1 in an all-gather.
+        ("ddp", 1, "none", {("backward", "all_reduce"): (9, 11)}),
+        ("ddp", 4, "none", {("backward", "all_reduce"): (9, 11)}),
+        ("zero1", 4, "none", {("backward", "reduce_scatter"): (4, 7), ("update", "all_gather"): (5, 4)}),
+        ("zero2", 4, "none", {("backward", "reduce_scatter"): (16, 28), ("update", "all_gather"): (5, 4)}),
+        (
+            "zero3", 2, "none",
+            {("forward", "all_gather"): (10, 8), ("backward", "all_gather"): (10, 8),
+             ("backward", "reduce_scatter"): (8, 14)},
+        ),
+        (
+            "zero3", 2, "last",
+            {("forward", "all_gather"): (10, 8), ("backward", "all_gather"): (8, 6),
+             ("backward", "reduce_scatter"): (8, 14)},
+        ),
+        ("zero3", 2, "all", {("forward", "all_gather"): (10, 8), ("backward", "reduce_scatter"): (8, 14)}),
+    ],
+)  # fmt: skip
+def test_the_traffic_of_an_iteration_is_the_one_worked_out_by_hand(
+    strategy: str, micro_batches: int, keep_views: Any, flows: dict[tuple[str, str], Flow]
+) -> None:
+    uses = iteration_uses(strategy, micro_batches, keep_views)
+    expected = {key: Flow(4 * sent, 4 * received) for key, (sent, received) in flows.items()}
+    assert iteration_traffic(uses, LAYERS, 0, 4) == expected
+
+
+@pytest.mark.parametrize(
+    ("strategy", "micro_batches", "keep_views", "times"),
+    [
+        ("ddp", 1, "none", 2), ("zero1", 1, "none", 2), ("zero2", 1, "none", 2), ("zero3", 1, "none", 3),
+        ("ddp", 4, "none", 2), ("zero1", 4, "none", 2), ("zero2", 4, "none", 5), ("zero3", 4, "none", 12),
+        ("zero3", 1, "all", 2), ("zero3", 4, "all", 8), ("zero3", 1, "last", 3 - 8 / 32),
+    ],
+)  # fmt: skip
+def test_equal_blocks_give_whole_multiples_of_f_psi(
+    strategy: str, micro_batches: int, keep_views: Any, times: float
+) -> None:
+    uses = iteration_uses(strategy, micro_batches, keep_views)
+    for rank in range(4):
+        flows = iteration_traffic(uses, EQUAL, rank, 8).values()
+        assert sum(flow.sent for flow in flows) == times * 24 * 8  # f(4) Ψ = 24
+        assert sum(flow.received for flow in flows) == times * 24 * 8
+        assert multiple(sum(flow.sent for flow in flows), 32, 4, 8) == times
+    if micro_batches == 1 and keep_views == "none":
+        assert CLAIMS[strategy].multiple == times
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+@pytest.mark.parametrize("num_ranks", [1, 2, 4, 8])
+def test_adam_in_fp32_keeps_the_well_known_bytes_a_parameter(stage: int, num_ranks: int) -> None:
+    layers = [(12,) * num_ranks, (5,) * num_ranks]
+    kept = sum(persistent_bytes(stage, layers, 0, 4, num_moments=2).values())
+    per_parameter = (16, 8 + 8 / num_ranks, 4 + 12 / num_ranks, 16 / num_ranks)[stage]
+    assert kept == per_parameter * 17 * num_ranks
+
+
+def test_uneven_blocks_are_kept_to_the_element() -> None:
+    assert persistent_bytes(3, LAYERS, 0, 4, 1) == {"weight": 16, "gradient": 16, "moment": 16}
+    assert persistent_bytes(2, LAYERS, 2, 4, 2) == {"weight": 32, "gradient": 4, "moment": 8}
+    assert persistent_bytes(1, LAYERS, 1, 8, 0) == {"weight": 64, "gradient": 64, "moment": 0}
+
+
+def test_traffic_equals_its_closed_form_only_flow_by_flow() -> None:
+    """A byte too few, one in another phase or in another collective, or one that was only received, shows."""
+    expected = {("forward", "all_gather"): Flow(8, 4), ("backward", "all_reduce"): Flow(0, 0)}
+
+    def counted(sent: dict[Any, int], received: dict[Any, int]) -> RankTraffic:
+        traffic = RankTraffic()
+        traffic.sent.update(sent)
+        traffic.received.update(received)
+        return traffic
+
+    key = ("forward", "all_gather")
+    assert counted({key: 8}, {key: 4}).equals(expected)
+    assert counted({key: 8, ("backward", "all_gather"): 0}, {key: 4}).equals(expected)
+    assert not counted({key: 7}, {key: 4}).equals(expected)
+    assert not counted({key: 8}, {key: 5}).equals(expected)
+    assert not counted({("backward", "all_gather"): 8}, {key: 4}).equals(expected)
+    assert not counted({key: 8, ("update", "all_gather"): 1}, {key: 4}).equals(expected)
+    assert not counted({}, {}).equals(expected)
+
+
+@settings(max_examples=12)
+@given(
+    num_ranks=st.integers(1, 5),
+    strategy=st.sampled_from(list(STRATEGIES)),
+    hidden=st.lists(st.integers(1, 6), max_size=2).map(tuple),
+    batch_size=st.integers(1, 9),
+    micro_batches=st.integers(1, 3),
+    keep_views=st.sampled_from(["none", "last", "all"]),
+    prefetch=st.integers(0, 4),
+    dtype=st.sampled_from(DTYPES),
+    optimizer=st.sampled_from([{"optimizer": "sgd"}, {"optimizer": "sgd", "momentum": 0.5}, {}]),
+    clip=st.sampled_from([None, 0.1]),
+)
+def test_whatever_is_trained_sends_and_keeps_what_the_closed_form_says(
+    toy: Dataset, num_ranks: int, optimizer: dict[str, Any], **chosen: Any
+) -> None:
+    config = RunConfig(iterations=2, **chosen, **optimizer)
+    outcome = run_threads(num_ranks, lambda transport: run(config, toy, transport, poison=True))[0]
+    layers = [layer.layout.block_sizes(num_ranks) for layer in config.make_layers(toy)]
+    for rank, report in enumerate(outcome.reports):
+        expected = expected_traffic(config, layers, rank)
+        for iteration in (1, 2):
+            counted = report.traffic[iteration]
+            assert {key: Flow(counted.sent[key], counted.received[key]) for key in expected} == expected
+            assert set(counted.sent) <= set(expected)
+        assert report.kept == expected_kept(config, layers, rank)

@@ -1,0 +1,264 @@
+"""Every check earns its trust: a fault is planted, and the check that is named here must refute it."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from collectives.communicator import IN_PLACE
+from collectives.ledger import LedgerError
+from collectives.transports.metered import MeteredTransport
+from zero_emulator.compare import SERIAL_TOLERANCE, Comparison, compare
+from zero_emulator.config import RunConfig
+from zero_emulator.data import Dataset
+from zero_emulator.judge import faults
+from zero_emulator.layer_params import LayerParams
+from zero_emulator.losses import LOSSES, softmax_cross_entropy
+from zero_emulator.record import event_messages
+from zero_emulator.run import run
+from zero_emulator.strategies.base import Strategy
+from zero_emulator.strategies.ddp import DDP
+from zero_emulator.strategies.zero1 import Zero1
+from zero_emulator.strategies.zero2 import Zero2
+from zero_emulator.strategies.zero3 import Zero3
+from zero_emulator.trainer import Trainer
+
+pytestmark = pytest.mark.parametrize("world_size", [3])
+
+Refuted = dict[str, set[str]]
+"""By strategy: the checks that fail."""
+
+Plant = Callable[..., None]
+"""pytest's monkeypatch.setattr: the fault is gone after the test."""
+
+
+@pytest.fixture
+def refuted(run_ranks: Any, toy: Dataset, settings: dict[str, Any]) -> Callable[..., Refuted]:
+    """Train with every strategy, and which checks refute what came out."""
+
+    def refuted(**chosen: Any) -> Refuted:
+        config = RunConfig(**settings | {"optimizer": "sgd", "lr": 0.1, "iterations": 3} | chosen)
+
+        def body(comm: Any) -> Comparison:
+            run_one = partial(run, dataset=toy, transport=comm.transport, poison=True)
+            return compare(config, toy, comm.transport, run_one=run_one)
+
+        found = run_ranks(body)[0]
+        return named_checks(found, config, toy)
+
+    return refuted
+
+
+def named_checks(found: Comparison, config: RunConfig, dataset: Dataset) -> Refuted:
+    checks: Refuted = {name: set() for name in found.outcomes}
+    for name, outcome in found.outcomes.items():
+        layers = [layer.layout.block_sizes(len(outcome.reports)) for layer in config.make_layers(dataset)]
+        for fault in faults(outcome.config, layers, outcome):
+            words = {"counted": "traffic", "keeps": "kept", "different parameters": "digest"}
+            checks[name].update(check for word, check in words.items() if word in fault)
+        if not found.differences[name] <= SERIAL_TOLERANCE[config.dtype]:
+            checks[name].add("serial")
+    for disagreement in found.disagreements(config.micro_batches):
+        checks[disagreement.split()[0]].add("bits")
+    return checks
+
+
+NOTHING: Refuted = {"ddp": set(), "zero1": set(), "zero2": set(), "zero3": set()}
+
+
+@pytest.mark.parametrize("more", [{}, {"micro_batches": 2}, {"clip": 0.05}, {"momentum": 0.9}])
+def test_without_a_fault_nothing_is_refuted(refuted: Any, more: dict[str, Any]) -> None:
+    assert refuted(**more) == NOTHING
+
+
+def test_a_mean_over_the_local_rows_differs_from_serial(refuted: Any, monkeypatch: Any) -> None:
+    def local_mean(outputs: Any, targets: Any, global_count: int) -> Any:
+        return softmax_cross_entropy(outputs, targets, max(1, len(outputs)))
+
+    monkeypatch.setitem(LOSSES, "cross_entropy", local_mean)
+    assert all("serial" in checks for checks in refuted().values())
+
+
+def test_micro_batches_that_are_divided_by_twice_differ_from_serial(refuted: Any, monkeypatch: Any) -> None:
+    backward = Trainer._backward
+
+    def divided(self: Trainer, grad: Any, saved: Any, micro_batch: int) -> None:
+        backward(self, grad / self.strategy.options.micro_batches, saved, micro_batch)
+
+    monkeypatch.setattr(Trainer, "_backward", divided)
+    assert all("serial" in checks for checks in refuted(micro_batches=2).values())
+
+
+def test_a_gradient_that_adds_to_the_last_iterations_differs(refuted: Any, monkeypatch: Any) -> None:
+    def never_replaced(self: Strategy, layer: int, micro_batch: int) -> Any:
+        self.written = self.buffers.take(self.layers[layer].size)
+        return self.written
+
+    monkeypatch.setattr(DDP, "gradient", never_replaced)
+    monkeypatch.setattr(Zero1, "gradient", never_replaced)
+    assert refuted() == {
+        "ddp": {"serial"},
+        "zero1": {"serial", "bits"},  # it adds to what the reduce-scatter left of the others' blocks
+        "zero2": {"bits"},  # they are held against the first strategy, which is at fault
+        "zero3": {"bits"},
+    }
+
+
+def test_a_gradient_shard_that_is_never_replaced_differs(refuted: Any, monkeypatch: Any) -> None:
+    after_backward = Zero2.after_backward
+
+    def added(self: Zero2, layer: int, micro_batch: int) -> None:
+        after_backward(self, layer, micro_batch=1)
+
+    monkeypatch.setattr(Zero2, "after_backward", added)
+    assert refuted() == NOTHING | {"zero2": {"serial", "bits"}, "zero3": {"serial", "bits"}}
+
+
+def test_a_view_that_is_used_after_its_release_is_poisoned(refuted: Any, monkeypatch: Any) -> None:
+    view, forward_views = Zero3.view, {}
+
+    def first_seen(self: Zero3, layer: int) -> Any:
+        fresh = view(self, layer)
+        if self.comm.label.phase == "forward":
+            forward_views[self.comm.rank, layer] = fresh
+        return forward_views[self.comm.rank, layer]
+
+    monkeypatch.setattr(Zero3, "view", first_seen)
+    # Buffers are handed out again last in, first out: the forward's view of a layer of another size stays
+    # released, and full of NaN, until somebody takes it.
+    monkeypatch.setattr("zero_emulator.buffers.BufferPool.take", take_fresh)
+    assert {"serial", "bits"} <= refuted()["zero3"]
+
+
+def take_fresh(self: Any, size: int) -> Any:
+    return np.full(size, np.nan)
+
+
+def skip_in_silence(monkeypatch: Any, kind: type[Strategy]) -> None:
+    """Rank 1 does not update layer 0 in iteration 2, and its version says that it did."""
+    update = kind.update
+
+    def skipping(self: Strategy) -> None:
+        layers = self.layers
+        if self.comm.rank == 1 and self.iteration == 1:
+            self.layers = layers[1:]
+            layers[0].version += 1
+        update(self)
+        self.layers = layers
+
+    monkeypatch.setattr(kind, "update", skipping)
+
+
+def test_a_rank_that_skips_an_update_and_denies_it_has_other_parameters(
+    refuted: Any, monkeypatch: Any
+) -> None:
+    skip_in_silence(monkeypatch, DDP)
+    assert {"digest"} <= refuted()["ddp"]
+
+
+@pytest.mark.parametrize("kind", [Zero1, Zero2, Zero3])
+def test_an_owner_that_skips_an_update_and_denies_it_differs_from_the_other_strategies(
+    refuted: Any, monkeypatch: Any, kind: type[Strategy]
+) -> None:
+    """All ranks then gather the same old block: neither digests nor versions can tell."""
+    skip_in_silence(monkeypatch, kind)
+    checks = refuted()
+    assert checks[kind.name] == {"bits", "serial"}
+
+
+def test_an_all_reduce_in_place_of_a_reduce_scatter_sends_too_much(refuted: Any, monkeypatch: Any) -> None:
+    def reduced_everywhere(self: Zero1, layer: int, micro_batch: int) -> None:
+        self.accumulate(layer)
+        params = self.layers[layer]
+        self.works.append(self.comm.all_reduce(IN_PLACE, params.grad, sizes=params.sizes))
+
+    monkeypatch.setattr(Zero1, "after_backward", reduced_everywhere)
+    assert refuted() == NOTHING | {"zero1": {"traffic"}}
+
+
+def test_a_gather_more_than_claimed_is_too_much(refuted: Any, monkeypatch: Any) -> None:
+    enter = Zero3.enter
+
+    def twice(self: Zero3) -> None:
+        enter(self)
+        again = self.gather(0)
+        again.work.wait()
+        self.buffers.give_back(again.view)
+
+    monkeypatch.setattr(Zero3, "enter", twice)
+    assert refuted() == NOTHING | {"zero3": {"traffic"}}
+
+
+def test_bytes_that_are_not_counted_are_missed(refuted: Any, monkeypatch: Any) -> None:
+    drop_sends_of_rank_1(monkeypatch)
+    assert all(checks == {"traffic"} for checks in refuted().values())
+
+
+def test_bytes_that_one_end_does_not_count_are_missed_by_the_other(train: Any, monkeypatch: Any) -> None:
+    assert event_messages(train("zero2", keep_events=True))
+    drop_sends_of_rank_1(monkeypatch)
+    with pytest.raises(LedgerError, match="which counted none sent"):
+        event_messages(train("zero2", keep_events=True))
+
+
+def drop_sends_of_rank_1(monkeypatch: Any) -> None:
+    post = MeteredTransport.post
+
+    def forgetful(self: MeteredTransport, sends: Any, recvs: Any, tag: int, origin: Any) -> Any:
+        metered = post(self, sends, recvs, tag, origin)
+        if self.rank == 1 and origin.step == 1:
+            metered.entry.sends.clear()
+        return metered
+
+    monkeypatch.setattr(MeteredTransport, "post", forgetful)
+
+
+@pytest.mark.parametrize("kind", [Zero1, Zero2, Zero3])
+def test_full_moments_on_every_rank_are_kept_too_much(
+    refuted: Any, monkeypatch: Any, kind: type[Strategy]
+) -> None:
+    plan = LayerParams.__init__
+
+    def with_full_moments(self: LayerParams, initial: Any, *more: Any) -> None:
+        plan(self, initial, *more)
+        if self.stage == kind.stage:
+            whole = {name: np.zeros(initial.size) for name in self.moments}
+            self.moments = {name: moment[self.own] for name, moment in whole.items()}
+
+    monkeypatch.setattr(LayerParams, "__init__", with_full_moments)
+    assert refuted(momentum=0.9) == NOTHING | {kind.name: {"kept"}}
+
+
+def test_a_shard_that_is_a_view_of_the_full_weight_is_kept_too_much(refuted: Any, monkeypatch: Any) -> None:
+    plan = LayerParams.__init__
+
+    def without_a_copy(self: LayerParams, initial: Any, *more: Any) -> None:
+        plan(self, initial, *more)
+        if self.stage == Zero3.stage:
+            self.weight = initial[self.own]
+
+    monkeypatch.setattr(LayerParams, "__init__", without_a_copy)
+    assert refuted() == NOTHING | {"zero3": {"kept"}}
+
+
+def test_a_norm_of_the_local_gradients_alone_differs(refuted: Any, monkeypatch: Any) -> None:
+    def local(self: Strategy) -> float:
+        return float(sum(np.sum(params.own_grad**2) for params in self.layers))
+
+    monkeypatch.setattr(Strategy, "_global_square_sum", local)
+    checks = refuted(clip=0.05)
+    assert all("serial" in found for found in checks.values())
+    assert "digest" in checks["ddp"]
+
+
+@pytest.mark.parametrize("part", ["sent", "received"])
+def test_a_byte_more_is_refuted_with_its_numbers(train: Any, toy: Dataset, part: str) -> None:
+    outcome = train("zero3")
+    layers = [layer.layout.block_sizes(3) for layer in outcome.config.make_layers(toy)]
+    assert faults(outcome.config, layers, outcome) == []
+    flow = getattr(outcome.reports[2].traffic[2], part)
+    flow["forward", "all_gather"] += 1
+    (fault,) = faults(outcome.config, layers, outcome)
+    assert fault.startswith("iteration 2, rank 2: counted forward all_gather ")

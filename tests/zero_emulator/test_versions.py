@@ -1,0 +1,99 @@
+"""A view of another version than the iteration's is an error on every rank: it names layer and versions."""
+
+import re
+from typing import Any
+
+import pytest
+
+from zero_emulator.config import RunConfig
+from zero_emulator.data import Dataset
+from zero_emulator.run import run
+from zero_emulator.strategies import STRATEGIES, VersionError
+from zero_emulator.strategies.base import Strategy
+from zero_emulator.strategies.zero3 import Zero3
+
+FAULT = re.compile(
+    r"the view of layer (\d) is made of shards of versions ([\d, ]+) on ranks 0, 1, \.\.\.: "
+    r"iteration (\d) needs version (\d) of all"
+)
+
+
+@pytest.fixture
+def told(run_ranks: Any, toy: Dataset, settings: dict[str, Any]) -> Any:
+    """What every rank's VersionError says, alike on all of them: layer, versions, iteration, version."""
+
+    def told(strategy: str, **chosen: Any) -> tuple[int, list[int], int, int]:
+        config = RunConfig(strategy=strategy, **settings | {"iterations": 3} | chosen)
+
+        def body(comm: Any) -> str:
+            with pytest.raises(VersionError) as raised:
+                run(config, toy, comm.transport)
+            return str(raised.value)
+
+        (message,) = set(run_ranks(body))
+        match = FAULT.fullmatch(message)
+        assert match, message
+        layer, versions, iteration, needed = match.groups()
+        return int(layer), [int(version) for version in versions.split(", ")], int(iteration), int(needed)
+
+    return told
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("iteration", [1, 2, 3])
+@pytest.mark.parametrize("world_size", [1, 2, 3])
+def test_a_rank_that_skips_an_update_is_found_out_by_all(
+    told: Any, monkeypatch: Any, world_size: int, strategy: str, iteration: int
+) -> None:
+    """Even in the last iteration, after which no forward comes."""
+    update, culprit = Strategy.update, world_size - 1
+
+    def skipping(self: Strategy) -> None:
+        layers = self.layers
+        if self.comm.rank == culprit and self.iteration + 1 == iteration:
+            self.layers = [layers[0], *layers[2:]]
+        update(self)
+        self.layers = layers
+
+    monkeypatch.setattr(Strategy, "update", skipping)
+    versions = [iteration] * culprit + [iteration - 1]
+    assert told(strategy) == (1, versions, iteration + 1, iteration)
+
+
+@pytest.mark.parametrize("prefetch", [0, 3])
+@pytest.mark.parametrize("world_size", [2, 3])
+def test_a_gather_that_began_before_the_update_is_stale(
+    told: Any, monkeypatch: Any, world_size: int, prefetch: int
+) -> None:
+    finish = Zero3.finish_iteration
+
+    def too_early(self: Zero3) -> None:
+        early = self.gather(0)
+        early.work.wait()
+        finish(self)
+        self.gathered[0], self.started = early, 1
+
+    monkeypatch.setattr(Zero3, "finish_iteration", too_early)
+    assert told("zero3", prefetch=prefetch) == (0, [0] * world_size, 2, 1)
+
+
+@pytest.mark.parametrize("world_size", [2, 3])
+def test_the_versions_are_those_that_the_ranks_have_told_each_other(
+    run_ranks: Any, monkeypatch: Any, toy: Dataset, settings: dict[str, Any]
+) -> None:
+    """Read locally they would be right on every rank but the one that matters."""
+    advance, seen = Strategy.advance, []
+
+    def noting(self: Strategy) -> None:
+        for params in self.layers:
+            params.version += 10 * self.comm.rank  # nobody else can know
+        advance(self)
+        seen.append(self.versions.tolist())
+        for params in self.layers:
+            params.version -= 10 * self.comm.rank
+        self.versions[...] = self.iteration
+
+    monkeypatch.setattr(Strategy, "advance", noting)
+    config = RunConfig(strategy="zero3", **settings | {"iterations": 1})
+    ranks = run_ranks(lambda comm: run(config, toy, comm.transport) and comm.world_size)
+    assert all(told == [[1 + 10 * rank] * 3 for rank in range(ranks[0])] for told in seen)

