@@ -17,7 +17,8 @@ Messages = Sequence[tuple[int, Array]]
 Pending = Any
 """What ``post`` returns and only its own transport understands."""
 
-SPIN_SECONDS = 0.002
+EAGER_SECONDS = 5e-6
+YIELD_SECONDS = 0.002
 SLEEP_SECONDS = 0.0005
 
 
@@ -69,14 +70,15 @@ class Transport(ABC):
         """Give back what the transport holds."""
 
     def pause(self, waited: float) -> None:
-        """Give the core away after ``waited`` seconds without news: a moment at first, then for real.
+        """Give the core away after ``waited`` seconds without news: not at once, then a moment, then for real.
 
-        A rank that spins steals the core from the rank it waits for.
+        A peer on a core of its own answers within a few microseconds, less than it takes to give ours away.
+        After that a rank that spins steals the core from the very rank it waits for.
         """
-        if waited < SPIN_SECONDS:
-            os.sched_yield()
-        else:
+        if waited > YIELD_SECONDS:
             time.sleep(SLEEP_SECONDS)
+        elif waited > EAGER_SECONDS:
+            os.sched_yield()
 
 
 class WrappedTransport(Transport):
