@@ -37,7 +37,7 @@ quick() {
     part "ruff format" "$environment/bin/ruff" format --check
     part "mypy" "$environment/bin/mypy"
     part "lint-imports" "$environment/bin/lint-imports"
-    part "pytest" "$environment/bin/python" -m pytest -q
+    part "pytest" "$environment/bin/python" -m pytest -q -n auto
 }
 
 mpi() {

@@ -9,11 +9,12 @@ from math import isfinite
 from typing import Any
 
 from collectives.ledger import Message, pair_messages
-from zero_emulator.audit import RankTraffic, all_equal
+from zero_emulator.audit import all_equal
 from zero_emulator.config import RunConfig
 from zero_emulator.judge import expected_traffic, faults
 from zero_emulator.run import Outcome
 from zero_emulator.theory import Sizes, multiple
+from zero_emulator.traffic import IterationTraffic
 
 RUN_SCHEMA = "zero-emulator/run/1"
 
@@ -40,7 +41,7 @@ def run_record(
         "gathers_a_layer": _gathers_a_layer(config, len(layers), outcome),
         "persistent": [dict(report.kept) for report in outcome.reports],
         "totals": [
-            {kind: report.totals[kind] for kind in ("training", "control", "audit")}
+            {kind: report.traffic.sent[kind] for kind in ("training", "control", "audit")}
             for report in outcome.reports
         ],
         "test_accuracy": outcome.test_accuracy,
@@ -52,7 +53,7 @@ def run_record(
 
 def _gathers_a_layer(config: RunConfig, num_layers: int, outcome: Outcome) -> float:
     """How often an iteration gathers a layer's weights, on average over the layers: as rank 0 counted it."""
-    calls = outcome.reports[0].traffic[config.iterations].calls
+    calls = outcome.reports[0].traffic.by_iteration[config.iterations].calls
     gathers = sum(count for (_, collective), count in calls.items() if collective == "all_gather")
     return gathers / num_layers
 
@@ -60,7 +61,7 @@ def _gathers_a_layer(config: RunConfig, num_layers: int, outcome: Outcome) -> fl
 def _iteration(config: RunConfig, layers: Sequence[Sizes], outcome: Outcome, iteration: int) -> Json:
     world_size = len(outcome.reports)
     traffic = [
-        _traffic(rank, report.traffic[iteration], config, layers)
+        _traffic(rank, report.traffic.by_iteration[iteration], config, layers)
         for rank, report in enumerate(outcome.reports)
     ]
     sent = [sum(one["sent"].values()) for one in traffic]
@@ -78,7 +79,7 @@ def _iteration(config: RunConfig, layers: Sequence[Sizes], outcome: Outcome, ite
     }
 
 
-def _traffic(rank: int, counted: RankTraffic, config: RunConfig, layers: Sequence[Sizes]) -> Json:
+def _traffic(rank: int, counted: IterationTraffic, config: RunConfig, layers: Sequence[Sizes]) -> Json:
     expected = expected_traffic(config, layers, rank)
     return {
         "rank": rank,

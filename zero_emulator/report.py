@@ -21,8 +21,9 @@ def describe_run(record: Json) -> str:
         f"  sent an iteration   {_span(sent)} bytes a rank, expected "
         f"{_span([rank['expected_sent'] for rank in last['traffic']])}; {_multiple(last)} f(N)Ψ, "
         f"claim {CLAIMS[config['strategy']].formula}",
-        f"  control and audit   {_span([rank['control_sent'] for rank in last['traffic']])} and "
-        f"{_span([rank['audit_sent'] for rank in last['traffic']])} bytes a rank",
+        f"  sent in all         {_span([rank['training'] for rank in record['totals']])} training, "
+        f"{_span([rank['control'] for rank in record['totals']])} control and "
+        f"{_span([rank['audit'] for rank in record['totals']])} audit bytes a rank",
         f"  kept                {_kept_per_param(record):.4g} bytes a parameter",
         f"  parameters          {_identical(record)}",
         f"verdict {record['verdict']}",

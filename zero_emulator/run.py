@@ -2,16 +2,15 @@
 
 import platform
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import isfinite
 
 from collectives.communicator import Communicator
-from collectives.ledger import Entry, Kind, Ledger
+from collectives.ledger import Entry, Ledger
 from collectives.transports.base import Transport
 from collectives.transports.metered import MeteredTransport
-from zero_emulator.audit import DigestAudit, RankTraffic, count_traffic
+from zero_emulator.audit import DigestAudit
 from zero_emulator.batches import global_batches
 from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
@@ -20,6 +19,7 @@ from zero_emulator.losses import LOSSES
 from zero_emulator.memory import kept_bytes
 from zero_emulator.metrics import accuracy
 from zero_emulator.strategies import STRATEGIES
+from zero_emulator.traffic import RunTraffic, sum_up
 from zero_emulator.trainer import Trainer
 
 
@@ -28,8 +28,7 @@ class RankReport:
     """What one rank has to say of a run."""
 
     loss_shares: list[float]
-    traffic: dict[int | None, RankTraffic]
-    totals: Counter[Kind]
+    traffic: RunTraffic
     kept: dict[str, int]
     entries: list[Entry]
     host: str
@@ -92,11 +91,8 @@ def run(
         on_iteration(iteration)
     kept = kept_bytes(strategy)
     weights = audit.close_last(strategy)
-    totals: Counter[Kind] = Counter()
-    for entry in ledger.entries:
-        totals[entry.origin.call.label.kind] += sum(num_bytes for _, num_bytes in entry.sends)
     entries = ledger.entries if keep_events else []
-    report = RankReport(shares, count_traffic(ledger.entries), totals, kept, entries, platform.node())
+    report = RankReport(shares, sum_up(ledger.entries), kept, entries, platform.node())
     reports = comm.exchange(report)
     test_x = dataset.test_x.astype(config.dtype)
     quality = accuracy(layers, weights, test_x, dataset.test_y)

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from collectives.ledger import Label
 from zero_emulator.batches import rank_rows
 from zero_emulator.layout import Array
@@ -39,6 +41,10 @@ class Trainer:
         by the size of the global batch, however the rows are spread. A rank without rows takes part as well.
         """
         self.iteration += 1
+        with np.errstate(over="ignore", invalid="ignore"):  # a run that diverges says so once, in its verdict
+            return self._iterate(x, y)
+
+    def _iterate(self, x: Array, y: Array) -> float:
         loss = 0.0
         micro_batches = self.strategy.options.micro_batches
         parts = rank_rows(len(x), micro_batches, self.comm.world_size, self.comm.rank)
@@ -71,7 +77,7 @@ class Trainer:
             self.strategy.before_backward(index, micro_batch)
             view, gradient = self.strategy.view(index), self.strategy.gradient(index, micro_batch)
             grad_x = self.layers[index].backward(view, saved.pop(), grad, gradient, needs_grad_x=index > 0)
-            self.strategy.after_backward(index, micro_batch)
+            self.strategy.after_backward(index, micro_batch, gradient)
             if grad_x is not None:
                 grad = grad_x
 

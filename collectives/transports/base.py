@@ -70,7 +70,7 @@ class Transport(ABC):
         """Give back what the transport holds."""
 
     def pause(self, waited: float) -> None:
-        """Give the core away after ``waited`` seconds without news: not at once, then a moment, then for real.
+        """Give the core away after ``waited`` seconds without news: not at once, a moment, then for real.
 
         A peer on a core of its own answers within a few microseconds, less than it takes to give ours away.
         After that a rank that spins steals the core from the very rank it waits for.

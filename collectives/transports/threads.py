@@ -4,12 +4,14 @@ Nothing is buffered: a send is over only when its receive has been posted and th
 whatever relies on MPI's eager messages hangs here, in the tests, and not on somebody's cluster.
 """
 
+import contextlib
 import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,24 +23,24 @@ T = TypeVar("T")
 Context = tuple[Any, ...]
 """Tells the messages of a world and of its splits apart."""
 
+News = SimpleQueue[None]
+"""Wakes a rank that pauses: cheaper than an Event, since a step has several and each wakes somebody."""
+
+Mailbox = tuple[Context, int, int, int]
+"""Context, sender, receiver, tag: where the two ends of a message meet, first come, first served."""
+
 
 class _Posted:
     """One end of a message that waits for the other."""
 
-    __slots__ = ("data", "done", "news", "peer", "rank")
+    __slots__ = ("data", "done", "news", "peer", "rank", "sends")
 
-    def __init__(self, rank: int, peer: int, data: Array, news: threading.Event) -> None:
-        self.rank, self.peer, self.data, self.news = rank, peer, data, news
+    def __init__(self, sends: bool, rank: int, peer: int, data: Array, news: News) -> None:
+        self.sends, self.rank, self.peer, self.data, self.news = sends, rank, peer, data, news
         self.done = False
 
-    def finish(self) -> None:
-        self.done = True
-        self.news.set()
 
-
-class _Pending(NamedTuple):
-    sends: list[_Posted]
-    recvs: list[_Posted]
+_Pending = list[_Posted]
 
 
 class ThreadWorld:
@@ -49,8 +51,8 @@ class ThreadWorld:
             raise ValueError(f"a world of {world_size} ranks: give 1 or more")
         self.world_size = world_size
         self.lock = threading.Lock()
-        self.news = [threading.Event() for _ in range(world_size)]
-        self.waiting: dict[tuple[Any, ...], deque[_Posted]] = {}
+        self.news: list[News] = [SimpleQueue() for _ in range(world_size)]
+        self.waiting: dict[Mailbox, deque[_Posted]] = {}  # all of a mailbox are sends, or all receives
         self.exchanges: dict[Context, dict[int, Any]] = {}
         self.failure: str | None = None
 
@@ -61,19 +63,22 @@ class ThreadWorld:
         """End every wait of every rank with a TransportError that says why."""
         self.failure = self.failure or failure
         for news in self.news:
-            news.set()
+            news.put(None)
 
-    def meet(self, mailbox: tuple[Any, ...], posted: _Posted, other: tuple[Any, ...]) -> _Posted | None:
+    def meet(self, mailbox: Mailbox, posted: _Posted) -> _Posted | None:
         """The other end of a message, if it is here already; otherwise ``posted`` waits for it."""
         with self.lock:
-            queue = self.waiting.get(other)
+            queue = self.waiting.get(mailbox)
             if queue is None:
-                self.waiting.setdefault(mailbox, deque()).append(posted)
+                self.waiting[mailbox] = deque((posted,))
                 return None
-            partner = queue.popleft()
+            if queue[0].sends is posted.sends:
+                queue.append(posted)
+                return None
+            other = queue.popleft()
             if not queue:
-                del self.waiting[other]
-            return partner
+                del self.waiting[mailbox]
+            return other
 
 
 class ThreadTransport(Transport):
@@ -88,39 +93,39 @@ class ThreadTransport(Transport):
         self._exchanges = 0
 
     def post(self, sends: Messages, recvs: Messages, tag: int, origin: Origin) -> _Pending:
-        return _Pending(
-            [self._post(peer, data, tag, "send", "recv", (self.rank, peer)) for peer, data in sends],
-            [self._post(peer, data, tag, "recv", "send", (peer, self.rank)) for peer, data in recvs],
-        )
+        pending = []
+        for peer, data in sends:
+            posted = _Posted(True, self.rank, peer, data, self._news)
+            self._meet(posted, (self._context, self.rank, peer, tag))
+            pending.append(posted)
+        for peer, data in recvs:
+            posted = _Posted(False, self.rank, peer, data, self._news)
+            self._meet(posted, (self._context, peer, self.rank, tag))
+            pending.append(posted)
+        return pending
 
-    def _post(
-        self, peer: int, data: Array, tag: int, verb: str, answer: str, pair: tuple[int, int]
-    ) -> _Posted:
-        posted = _Posted(self.rank, peer, data, self._news)
-        where = (self._context, *pair, tag)
-        other = self._world.meet((verb, *where), posted, (answer, *where))
-        if other is not None:
-            send, recv = (posted, other) if verb == "send" else (other, posted)
-            if send.data.size != recv.data.size:
-                raise TransportError(
-                    f"rank {send.rank} sends {send.data.size} bytes to rank {recv.rank}, "
-                    f"which expects {recv.data.size}"
-                )
-            np.copyto(recv.data, send.data)
-            send.finish()
-            recv.finish()
-        return posted
+    def _meet(self, posted: _Posted, mailbox: Mailbox) -> None:
+        other = self._world.meet(mailbox, posted)
+        if other is None:
+            return
+        send, recv = (posted, other) if posted.sends else (other, posted)
+        if send.data.size != recv.data.size:
+            raise TransportError(
+                f"rank {send.rank} sends {send.data.size} bytes to rank {recv.rank}, "
+                f"which expects {recv.data.size}"
+            )
+        np.copyto(recv.data, send.data)
+        posted.done = other.done = True
+        other.news.put(None)  # this rank is awake
 
     def landed(self, pending: _Pending) -> bool:
         self._check_failure()
-        return all(posted.done for posted in pending.sends) and all(posted.done for posted in pending.recvs)
+        return all(posted.done for posted in pending)
 
     def missing(self, pending: _Pending) -> tuple[list[int], list[int]]:
-        sends, recvs = (
-            sorted({posted.peer for posted in part if not posted.done})
-            for part in (pending.sends, pending.recvs)
-        )
-        return sends, recvs
+        late = [posted for posted in pending if not posted.done]
+        sends, recvs = ({posted.peer for posted in late if posted.sends is sends} for sends in (True, False))
+        return sorted(sends), sorted(recvs)
 
     def split(self, color: int | None, key: int, limit: float | None = None) -> "ThreadTransport | None":
         wishes = self.exchange((color, key), limit)
@@ -140,7 +145,7 @@ class ThreadTransport(Transport):
             values = self._world.exchanges.setdefault(key, {})
             values[self.rank] = value
         for member in self.members:
-            self._world.news[member].set()
+            self._world.news[member].put(None)
         while len(values) < self.world_size:
             self._check_failure()
             if limit is not None and time.monotonic() - start > limit:
@@ -150,9 +155,11 @@ class ThreadTransport(Transport):
         return [values[rank] for rank in range(self.world_size)]
 
     def pause(self, waited: float) -> None:
-        # Set after a message is done, cleared before the caller looks again: no news is lost.
-        self._news.wait(0.05)
-        self._news.clear()
+        # News is put after a message is done, and taken before the caller looks again: none is lost.
+        with contextlib.suppress(Empty):
+            self._news.get(timeout=0.05)
+        while not self._news.empty():
+            self._news.get()
 
     def _check_failure(self) -> None:
         if self._world.failure is not None:

@@ -95,6 +95,7 @@ def test_fifty_iterations_end_where_serial_training_ends(
 
 @pytest.mark.parametrize("strategy", ENDS)
 @pytest.mark.parametrize(("loss", "micro_batches"), [("cross_entropy", 1), ("mse", 3)])
+@pytest.mark.parametrize("world_size", [1, 2, 5])
 def test_a_step_follows_the_mean_gradient_of_the_whole_batch(
     train: Any, toy: Dataset, strategy: str, loss: str, micro_batches: int
 ) -> None:
@@ -134,7 +135,7 @@ def test_float32_stays_float32_in_all_that_is_kept_and_sent(train: Any, strategy
     assert {weight.dtype for weight in narrow.weights} == {np.dtype(np.float32)}
     for small, large in zip(narrow.reports, wide.reports, strict=True):
         assert {kind: 2 * num_bytes for kind, num_bytes in small.kept.items()} == large.kept
-        assert 2 * small.totals["training"] == large.totals["training"]
+        assert 2 * small.traffic.sent["training"] == large.traffic.sent["training"]
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

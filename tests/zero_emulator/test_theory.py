@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectives.transports.threads import run_threads
-from zero_emulator.audit import RankTraffic
 from zero_emulator.config import DTYPES, RunConfig
 from zero_emulator.data import Dataset
 from zero_emulator.judge import expected_kept, expected_traffic
@@ -24,6 +23,7 @@ from zero_emulator.theory import (
     ring_all_reduce,
     ring_reduce_scatter,
 )
+from zero_emulator.traffic import IterationTraffic
 
 UNEVEN = (3, 2, 1)  # blocks of 3 ranks
 LAYERS = (UNEVEN, (1, 1, 0))  # Ψ = 8
@@ -116,8 +116,8 @@ def test_traffic_equals_its_closed_form_only_flow_by_flow() -> None:
     """A byte too few, one in another phase or in another collective, or one that was only received, shows."""
     expected = {("forward", "all_gather"): Flow(8, 4), ("backward", "all_reduce"): Flow(0, 0)}
 
-    def counted(sent: dict[Any, int], received: dict[Any, int]) -> RankTraffic:
-        traffic = RankTraffic()
+    def counted(sent: dict[Any, int], received: dict[Any, int]) -> IterationTraffic:
+        traffic = IterationTraffic()
         traffic.sent.update(sent)
         traffic.received.update(received)
         return traffic
@@ -154,7 +154,7 @@ def test_whatever_is_trained_sends_and_keeps_what_the_closed_form_says(
     for rank, report in enumerate(outcome.reports):
         expected = expected_traffic(config, layers, rank)
         for iteration in (1, 2):
-            counted = report.traffic[iteration]
+            counted = report.traffic.by_iteration[iteration]
             assert {key: Flow(counted.sent[key], counted.received[key]) for key in expected} == expected
             assert set(counted.sent) <= set(expected)
         assert report.kept == expected_kept(config, layers, rank)

@@ -93,8 +93,7 @@ def test_micro_batches_that_are_divided_by_twice_differ_from_serial(refuted: Any
 
 def test_a_gradient_that_adds_to_the_last_iterations_differs(refuted: Any, monkeypatch: Any) -> None:
     def never_replaced(self: Strategy, layer: int, micro_batch: int) -> Any:
-        self.written = self.buffers.take(self.layers[layer].size)
-        return self.written
+        return self.buffers.take(self.layers[layer].size)
 
     monkeypatch.setattr(DDP, "gradient", never_replaced)
     monkeypatch.setattr(Zero1, "gradient", never_replaced)
@@ -109,8 +108,8 @@ def test_a_gradient_that_adds_to_the_last_iterations_differs(refuted: Any, monke
 def test_a_gradient_shard_that_is_never_replaced_differs(refuted: Any, monkeypatch: Any) -> None:
     after_backward = Zero2.after_backward
 
-    def added(self: Zero2, layer: int, micro_batch: int) -> None:
-        after_backward(self, layer, micro_batch=1)
+    def added(self: Zero2, layer: int, micro_batch: int, gradient: Any) -> None:
+        after_backward(self, layer, 1, gradient)
 
     monkeypatch.setattr(Zero2, "after_backward", added)
     assert refuted() == NOTHING | {"zero2": {"serial", "bits"}, "zero3": {"serial", "bits"}}
@@ -169,8 +168,8 @@ def test_an_owner_that_skips_an_update_and_denies_it_differs_from_the_other_stra
 
 
 def test_an_all_reduce_in_place_of_a_reduce_scatter_sends_too_much(refuted: Any, monkeypatch: Any) -> None:
-    def reduced_everywhere(self: Zero1, layer: int, micro_batch: int) -> None:
-        self.accumulate(layer)
+    def reduced_everywhere(self: Zero1, layer: int, micro_batch: int, gradient: Any) -> None:
+        self.accumulate(layer, gradient)
         params = self.layers[layer]
         self.works.append(self.comm.all_reduce(IN_PLACE, params.grad, sizes=params.sizes))
 
@@ -258,7 +257,17 @@ def test_a_byte_more_is_refuted_with_its_numbers(train: Any, toy: Dataset, part:
     outcome = train("zero3")
     layers = [layer.layout.block_sizes(3) for layer in outcome.config.make_layers(toy)]
     assert faults(outcome.config, layers, outcome) == []
-    flow = getattr(outcome.reports[2].traffic[2], part)
+    flow = getattr(outcome.reports[2].traffic.by_iteration[2], part)
     flow["forward", "all_gather"] += 1
     (fault,) = faults(outcome.config, layers, outcome)
     assert fault.startswith("iteration 2, rank 2: counted forward all_gather ")
+
+
+@pytest.mark.parametrize("kind", ["training", "control", "audit"])
+def test_bytes_that_only_one_end_counted_are_refuted_by_kind(train: Any, toy: Dataset, kind: Any) -> None:
+    outcome = train("zero3")
+    layers = [layer.layout.block_sizes(3) for layer in outcome.config.make_layers(toy)]
+    outcome.reports[0].traffic.sent_to[1, kind] -= 8
+    (fault,) = faults(outcome.config, layers, outcome)
+    assert fault.startswith("rank 0 counted ")
+    assert f"{kind} bytes sent to rank 1, which counted" in fault

@@ -65,15 +65,20 @@ def test_a_rank_that_skips_an_update_is_found_out_by_all(
 def test_a_gather_that_began_before_the_update_is_stale(
     told: Any, monkeypatch: Any, world_size: int, prefetch: int
 ) -> None:
-    finish = Zero3.finish_iteration
+    finish, advance = Zero3.finish_iteration, Zero3.advance
+    early = {}
 
     def too_early(self: Zero3) -> None:
-        early = self.gather(0)
-        early.work.wait()
+        early[self.comm.rank] = self.gather(0)
+        early[self.comm.rank].work.wait()
         finish(self)
-        self.gathered[0], self.started = early, 1
+
+    def kept(self: Zero3) -> None:
+        advance(self)
+        self.gathered[0], self.started = early[self.comm.rank], 1
 
     monkeypatch.setattr(Zero3, "finish_iteration", too_early)
+    monkeypatch.setattr(Zero3, "advance", kept)
     assert told("zero3", prefetch=prefetch) == (0, [0] * world_size, 2, 1)
 
 

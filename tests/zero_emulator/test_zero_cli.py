@@ -130,6 +130,16 @@ def test_what_cannot_work_is_refused_in_one_line_before_any_rank_starts(
 
 
 @pytest.mark.usefixtures("no_rank_starts")
+@pytest.mark.usefixtures("no_rank_starts", "files")
+@pytest.mark.parametrize("option", ["--prefetch 1", "--keep-views all"])
+def test_what_only_zero3_does_is_refused_elsewhere(command: Any, option: str) -> None:
+    code, _, err = command("train", "--strategy", "zero2", *option.split())
+    assert (code, err.splitlines()) == (
+        2,
+        ["zero-emulator: --prefetch and --keep-views are for zero3: zero2 gathers no views"],
+    )
+
+
 @pytest.mark.parametrize("arguments", [("train", "--strategy", "zero4"), ("learn",)])
 def test_an_unknown_name_is_refused(command: Any, arguments: tuple[str, ...]) -> None:
     code, out, err = command(*arguments)

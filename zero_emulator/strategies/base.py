@@ -47,7 +47,7 @@ class Strategy(ABC):
 
     For each micro-batch the trainer calls ``before_forward`` and ``after_forward`` layer by layer, then
     ``before_backward`` and ``after_backward`` in reverse. Between the hooks of a layer ``view`` is its full
-    weight, and backward writes its gradient to ``gradient``. ``finish_iteration`` makes the update.
+    weight, and backward writes to ``gradient``. ``finish_iteration`` makes the update.
     """
 
     name: ClassVar[str]
@@ -71,7 +71,6 @@ class Strategy(ABC):
         self.iteration = 0  # updates done so far: the version that every view must have
         self.versions = np.zeros((comm.world_size, len(layers)), np.int64)  # as the ranks last told
         self.works: list[Work] = []
-        self.written: Array = np.empty(0, dtype)  # the gradient that backward is writing
 
     # The hooks.
 
@@ -85,8 +84,8 @@ class Strategy(ABC):
         """The full weight of ``layer`` is needed for a backward."""
 
     @abstractmethod
-    def after_backward(self, layer: int, micro_batch: int) -> None:
-        """It has been used, and the gradient of this micro-batch has been written."""
+    def after_backward(self, layer: int, micro_batch: int, gradient: Array) -> None:
+        """It has been used, and ``gradient`` holds the full gradient of this micro-batch."""
 
     @abstractmethod
     def finish_iteration(self) -> None:
@@ -103,8 +102,7 @@ class Strategy(ABC):
         """Where backward writes a layer's full gradient: the kept one itself, if it is to be replaced."""
         params = self.layers[layer]
         replace = micro_batch == 0 and self.stage < SHARDED_FROM["gradient"]
-        self.written = params.grad if replace else self.buffers.take(params.size)
-        return self.written
+        return params.grad if replace else self.buffers.take(params.size)
 
     def gather_weight(self, layer: int) -> Array:
         """The full weight of a layer outside the iteration: for audits, and for whoever wants the model.
@@ -140,12 +138,12 @@ class Strategy(ABC):
                 f"on ranks 0, 1, ...: iteration {self.iteration + 1} needs version {self.iteration} of all"
             )
 
-    def accumulate(self, layer: int) -> None:
-        """Add the gradient of this micro-batch to the full one that is kept."""
+    def accumulate(self, layer: int, gradient: Array) -> None:
+        """Add the gradient of a micro-batch to the full one that is kept, unless it was written there."""
         kept = self.layers[layer].grad
-        if self.written is not kept:
-            kept += self.written
-            self.buffers.give_back(self.written)
+        if gradient is not kept:
+            kept += gradient
+            self.buffers.give_back(gradient)
 
     def wait(self) -> None:
         """Finish the collectives that were left in flight."""

@@ -1,6 +1,7 @@
 """Plain data parallelism: every rank keeps everything, and all of them make the same update."""
 
 from collectives.communicator import IN_PLACE
+from zero_emulator.layout import Array
 from zero_emulator.strategies.base import Strategy
 
 
@@ -14,8 +15,8 @@ class DDP(Strategy):
     name = "ddp"
     stage = 0
 
-    def after_backward(self, layer: int, micro_batch: int) -> None:
-        self.accumulate(layer)
+    def after_backward(self, layer: int, micro_batch: int, gradient: Array) -> None:
+        self.accumulate(layer, gradient)
         if micro_batch == self.options.micro_batches - 1:
             params = self.layers[layer]
             self.works.append(self.comm.all_reduce(IN_PLACE, params.grad, sizes=params.sizes))

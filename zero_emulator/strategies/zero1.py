@@ -1,6 +1,7 @@
 """ZeRO-1: the optimizer state is sharded. The update goes between the two halves of the all-reduce."""
 
 from collectives.communicator import IN_PLACE
+from zero_emulator.layout import Array
 from zero_emulator.strategies.base import Strategy
 
 
@@ -14,8 +15,8 @@ class Zero1(Strategy):
     name = "zero1"
     stage = 1
 
-    def after_backward(self, layer: int, micro_batch: int) -> None:
-        self.accumulate(layer)
+    def after_backward(self, layer: int, micro_batch: int, gradient: Array) -> None:
+        self.accumulate(layer, gradient)
         if micro_batch == self.options.micro_batches - 1:
             params = self.layers[layer]
             self.works.append(self.comm.reduce_scatter(IN_PLACE, params.grad, sizes=params.sizes))

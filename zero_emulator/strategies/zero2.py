@@ -1,6 +1,6 @@
 """ZeRO-2: gradients are sharded too. A full one lives only until it has been reduced."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from collectives.work import Work
 from zero_emulator.layout import Array
@@ -25,14 +25,17 @@ class Zero2(Strategy):
 
     name = "zero2"
     stage = 2
-    reducing: _Reducing | None = None
 
-    def after_backward(self, layer: int, micro_batch: int) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.reducing: _Reducing | None = None
+
+    def after_backward(self, layer: int, micro_batch: int, gradient: Array) -> None:
         self.settle()
         params = self.layers[layer]
         block = params.grad if micro_batch == 0 else self.buffers.take(params.grad.size)
-        work = self.comm.reduce_scatter(self.written, block, sizes=params.sizes)
-        self.reducing = _Reducing(work, self.written, block, params.grad)
+        work = self.comm.reduce_scatter(gradient, block, sizes=params.sizes)
+        self.reducing = _Reducing(work, gradient, block, params.grad)
 
     def settle(self) -> None:
         """Finish the reduction in flight, and give back what it used."""

@@ -83,13 +83,16 @@ class Zero3(Zero2):
     def before_backward(self, layer: int, micro_batch: int) -> None:
         self.enter()
 
-    def after_backward(self, layer: int, micro_batch: int) -> None:
+    def after_backward(self, layer: int, micro_batch: int, gradient: Array) -> None:
         self.leave()
-        super().after_backward(layer, micro_batch)
+        super().after_backward(layer, micro_batch, gradient)
 
     def finish_iteration(self) -> None:
         self.settle()
         self.update()
+
+    def advance(self) -> None:
+        super().advance()
         self.at = self.started = 0
 
     def view(self, layer: int) -> Array:
