@@ -3,7 +3,7 @@
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy.typing as npt
@@ -16,6 +16,8 @@ Messages = Sequence[tuple[int, Array]]
 
 Pending = Any
 """What ``post`` returns and only its own transport understands."""
+
+_yield_core: Callable[[], object] = getattr(os, "sched_yield", lambda: time.sleep(0))  # macOS has none
 
 EAGER_SECONDS = 5e-6
 YIELD_SECONDS = 0.002
@@ -78,7 +80,7 @@ class Transport(ABC):
         if waited > YIELD_SECONDS:
             time.sleep(SLEEP_SECONDS)
         elif waited > EAGER_SECONDS:
-            os.sched_yield()
+            _yield_core()
 
 
 class WrappedTransport(Transport):
