@@ -11,8 +11,8 @@ from zero_emulator.layout import Array
 
 
 def global_batches(config: RunConfig, dataset: Dataset) -> Iterator[tuple[Array, Array]]:
-    """(x, y) of each iteration's global batch, in the run's dtype: the same on every rank."""
-    x = dataset.train_x.astype(config.dtype)
+    """(x, y) of each iteration's global batch, in the dtype that is computed in: the same on every rank."""
+    x = dataset.train_x.astype(config.policy.compute)
     y = targets(config, dataset, dataset.train_y)
     for chosen in batch_indices(len(x), config.batch_size, config.iterations, config.seed):
         yield x[chosen], y[chosen]
@@ -22,7 +22,7 @@ def targets(config: RunConfig, dataset: Dataset, labels: Array) -> Array:
     """The labels as the loss wants them: class indices, or one-hot rows for the squared error."""
     if config.loss == "cross_entropy":
         return labels
-    return np.eye(dataset.num_classes, dtype=config.dtype)[labels]
+    return np.eye(dataset.num_classes, dtype=config.policy.compute)[labels]
 
 
 def rank_rows(batch_size: int, micro_batches: int, world_size: int, rank: int) -> Iterator[slice]:

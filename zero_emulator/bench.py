@@ -22,6 +22,7 @@ from zero_emulator.layout import Array
 from zero_emulator.losses import softmax_cross_entropy
 from zero_emulator.model import Linear, build_mlp, initial_parameters
 from zero_emulator.optimizers import Adam
+from zero_emulator.precision import find_precision
 from zero_emulator.serial import loss_and_gradients
 from zero_emulator.strategies import STRATEGIES
 from zero_emulator.trainer import Trainer
@@ -114,7 +115,7 @@ class _Step:
         self.silent = silent
         self.ledger = Ledger()
         comm = Communicator(MeteredTransport(self.watch, self.ledger))
-        self.strategy = STRATEGIES[strategy](comm, size.layers(), 0, np.float32, Adam(1e-3))
+        self.strategy = STRATEGIES[strategy](comm, size.layers(), 0, find_precision("fp32"), Adam(1e-3))
         self.updated = 0.0
         update = self.strategy.update
 

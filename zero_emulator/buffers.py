@@ -1,10 +1,11 @@
 """Full-size buffers that live for a moment: gathered views, gradients on their way to their shards."""
 
 from collections import defaultdict
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from zero_emulator.dtypes import dtype_of
 from zero_emulator.layout import Array
 
 
@@ -15,15 +16,16 @@ class BufferPool:
     once, and one that is reused without being overwritten shows.
     """
 
-    def __init__(self, dtype: npt.DTypeLike, *, poison: bool = False) -> None:
-        self._dtype, self._poison = np.dtype(dtype), poison
-        self._idle: dict[int, list[Array]] = defaultdict(list)
+    def __init__(self, *, poison: bool = False) -> None:
+        self._poison = poison
+        self._idle: dict[tuple[int, np.dtype[Any]], list[Array]] = defaultdict(list)
 
-    def take(self, size: int) -> Array:
+    def take(self, size: int, dtype: str) -> Array:
         """A buffer of ``size`` elements, whose contents are anything."""
-        if self._idle[size]:
-            return self._idle[size].pop()
-        buffer = np.empty(size, self._dtype)
+        idle = self._idle[size, dtype_of(dtype)]
+        if idle:
+            return idle.pop()
+        buffer = np.empty(size, dtype_of(dtype))
         if self._poison:
             buffer.fill(np.nan)
         return buffer
@@ -32,7 +34,7 @@ class BufferPool:
         """The caller no longer uses it, and nothing of it is in flight."""
         if self._poison:
             buffer.fill(np.nan)
-        self._idle[buffer.size].append(buffer)
+        self._idle[buffer.size, buffer.dtype].append(buffer)
 
     def clear(self) -> None:
         """Let go of all that is idle."""

@@ -10,12 +10,13 @@ import click
 from collectives.command import run_command
 from zero_emulator.bench import SIZES
 from zero_emulator.bench_job import BENCH_RANKS, BenchJob
-from zero_emulator.config import DTYPES, RunConfig
+from zero_emulator.config import UNIFORM, RunConfig
 from zero_emulator.data import load_dataset
 from zero_emulator.files import check_writable
 from zero_emulator.jobs import Job
 from zero_emulator.losses import LOSSES
 from zero_emulator.optimizers import OPTIMIZERS
+from zero_emulator.precision import ITEMSIZE, PRECISIONS
 from zero_emulator.ranks import DEFAULT_RANKS, run_on_ranks, world_size
 from zero_emulator.strategies import STRATEGIES
 
@@ -46,7 +47,11 @@ OPTIONS = (
     click.option("--momentum", type=float, help="Of sgd."),
     click.option("--weight-decay", type=float, help="Of adamw."),
     click.option("--loss", type=click.Choice(list(LOSSES)), default=DEFAULT.loss),
-    click.option("--dtype", type=click.Choice(DTYPES), default=DEFAULT.dtype),
+    click.option("--dtype", type=click.Choice(list(UNIFORM)), help="One dtype for all.  [default: float32]"),
+    click.option("--precision", type=click.Choice(list(PRECISIONS)), help="Which dtype lives where."),
+    click.option("--grad-dtype", type=click.Choice(list(ITEMSIZE)), help="Of kept gradients."),
+    click.option("--reduce-dtype", type=click.Choice(list(ITEMSIZE)), help="Of gradients on the wire."),
+    click.option("--param-wire-dtype", type=click.Choice(list(ITEMSIZE)), help="Of weights on the wire."),
     click.option("--seed", type=int, default=DEFAULT.seed, help="Of the parameters and the batches."),
     click.option("--data", type=PATH, help=".npz with x and y, or .csv, label last.  [default: digits]"),
     click.option("--prefetch", type=int, default=DEFAULT.prefetch, help="Gathers in flight ahead (zero3)."),

@@ -17,7 +17,8 @@ from zero_emulator.serial import train_serially
 from zero_emulator.strategies import STRATEGIES
 
 SERIAL_TOLERANCE = {"float64": 1e-12, "float32": 1e-3}
-"""Absolute, in a parameter. Sums in another order drift apart with every iteration, by rounding alone."""
+"""Absolute, in a parameter, by the dtype of the weights. Sums in another order drift apart with every
+iteration, by rounding alone; what narrower weights lose by it is shown, not judged."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def compare(
 def serial_weights(config: RunConfig, dataset: Dataset) -> list[Array]:
     """The parameters after the same training in one process."""
     layers = config.make_layers(dataset)
-    weights = initial_parameters(layers, config.seed, config.dtype)
+    weights = initial_parameters(layers, config.seed, config.policy.compute)
     train_serially(
         layers,
         weights,

@@ -4,15 +4,15 @@ from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Any
 
-import numpy as np
-
 from zero_emulator.data import Dataset
 from zero_emulator.losses import LOSSES
 from zero_emulator.model import Linear, build_mlp
 from zero_emulator.optimizers import Optimizer, make_optimizer
+from zero_emulator.precision import Precision, find_precision
 from zero_emulator.strategies import STRATEGIES, KeepViews, StrategyOptions
 
-DTYPES = ("float32", "float64")
+UNIFORM = {"float32": "fp32", "float64": "fp64"}
+"""The policy that ``dtype`` is short for: everything in one dtype."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,11 @@ class RunConfig:
     momentum: float | None = None
     weight_decay: float | None = None
     loss: str = "cross_entropy"
-    dtype: str = "float32"
+    dtype: str | None = None
+    precision: str | None = None
+    grad_dtype: str | None = None
+    reduce_dtype: str | None = None
+    param_wire_dtype: str | None = None
     seed: int = 0
     prefetch: int = 0
     keep_views: KeepViews = "none"
@@ -57,7 +61,7 @@ class RunConfig:
         for name, choice, known in (
             ("strategy", self.strategy, STRATEGIES),
             ("loss", self.loss, LOSSES),
-            ("dtype", self.dtype, DTYPES),
+            ("dtype", self.dtype or "float32", UNIFORM),
             ("keep-views", self.keep_views, ("none", "last", "all")),
         ):
             if choice not in known:
@@ -65,6 +69,16 @@ class RunConfig:
         if any(width < 1 for width in self.hidden):
             raise ValueError(f"--hidden {','.join(map(str, self.hidden))}: every width must be 1 or more")
         self.make_optimizer()
+        if self.dtype is not None and self.precision is not None:
+            raise ValueError(f"--dtype {self.dtype} and --precision {self.precision}: give one of them")
+        assert self.policy  # refuses dtypes that do not go together
+
+    @property
+    def policy(self) -> Precision:
+        """Which dtype lives where, and which goes over the wire."""
+        return find_precision(self.precision or UNIFORM[self.dtype or "float32"]).override(
+            gradient=self.grad_dtype, reduce=self.reduce_dtype, weight_wire=self.param_wire_dtype
+        )
 
     def check(self, dataset: Dataset, world_size: int) -> None:
         """ValueError if this run cannot be made with this data on so many ranks."""
@@ -84,10 +98,6 @@ class RunConfig:
 
     def strategy_options(self, *, poison: bool = False) -> StrategyOptions:
         return StrategyOptions(self.micro_batches, self.prefetch, self.keep_views, self.clip, poison)
-
-    @property
-    def itemsize(self) -> int:
-        return np.dtype(self.dtype).itemsize
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self) | {"hidden": list(self.hidden)}

@@ -54,9 +54,13 @@ class Job:
             name: self._record_of(outcome.config, transport, outcome)
             for name, outcome in found.outcomes.items()
         }
-        tolerance = SERIAL_TOLERANCE[self.config.dtype]
+        tolerance = SERIAL_TOLERANCE.get(self.config.policy.weight)
+
+        def close_enough(difference: float) -> bool:
+            return tolerance is None or difference <= tolerance
+
         verdicts = {
-            name: "pass" if record["verdict"] == "pass" and found.differences[name] <= tolerance else "fail"
+            name: "pass" if record["verdict"] == "pass" and close_enough(found.differences[name]) else "fail"
             for name, record in runs.items()
         }
         disagreements = found.disagreements(self.config.micro_batches)
@@ -111,7 +115,7 @@ class Job:
             [
                 f"{first['num_params']} parameters on {first['world_size']} ranks, {config.iterations} "
                 f"iterations of {config.batch_size} samples, {config.micro_batches} micro-batches, "
-                f"{config.optimizer}, {config.dtype}",
+                f"{config.optimizer}, {config.policy.name}",
                 compare_table(document["runs"], document["differences_from_serial"], document["verdicts"]),
                 *agreement,
                 *(fault for record in document["runs"].values() for fault in record["faults"]),

@@ -14,15 +14,15 @@ from zero_emulator.theory import Flow, Sizes, iteration_traffic, iteration_uses,
 
 def expected_traffic(config: RunConfig, layers: Sequence[Sizes], rank: int) -> dict[tuple[str, str], Flow]:
     """What a rank of this run must send and receive in every iteration, by (phase, collective)."""
-    uses = iteration_uses(config.strategy, config.micro_batches, config.keep_views)
-    return iteration_traffic(uses, layers, rank, config.itemsize)
+    uses = iteration_uses(config.strategy, config.micro_batches, config.keep_views, config.policy)
+    return iteration_traffic(uses, layers, rank)
 
 
 def expected_kept(config: RunConfig, layers: Sequence[Sizes], rank: int) -> dict[str, int]:
     """What a rank of this run must keep between iterations, in bytes by kind."""
-    num_moments = len(config.make_optimizer().new_state(0, config.dtype))
+    num_moments = len(config.make_optimizer().new_state(0, "float32"))
     stage = STRATEGIES[config.strategy].stage
-    return persistent_bytes(stage, layers, rank, config.itemsize, num_moments)
+    return persistent_bytes(stage, layers, rank, config.policy, num_moments)
 
 
 def faults(config: RunConfig, layers: Sequence[Sizes], outcome: Outcome) -> list[str]:

@@ -5,52 +5,91 @@ from collections.abc import Sequence
 import numpy as np
 
 from collectives.blocks import bounds
+from zero_emulator.dtypes import dtype_of
 from zero_emulator.layout import Array
 from zero_emulator.optimizers import Optimizer
+from zero_emulator.precision import Precision
 
-SHARDED_FROM = {"moment": 1, "gradient": 2, "weight": 3}
+SHARDED_FROM = {"master": 1, "moment": 1, "gradient": 2, "weight": 3}
 """The ZeRO stage from which each kind of state is kept as a shard: block r on rank r."""
 
 
 class LayerParams:
-    """A layer's weight, gradient and moments, flat; each is a shard when the stage is at least its own.
+    """A layer's weight, gradient, master weight and moments, flat; each a shard from its own stage on.
 
     ``version`` counts the updates that made the part of the weight that this rank updates.
     """
 
     def __init__(
-        self, initial: Array, sizes: Sequence[int], rank: int, stage: int, optimizer: Optimizer
+        self,
+        initial: Array,
+        sizes: Sequence[int],
+        rank: int,
+        stage: int,
+        optimizer: Optimizer,
+        precision: Precision,
     ) -> None:
         self.sizes = tuple(sizes)
         self.size = initial.size
         self.own = bounds(sizes)[rank]
         self.stage = stage
         self.version = 0
-        self.weight = self._kept("weight", initial).copy()
-        self.grad = np.zeros_like(self._kept("gradient", initial))
-        self.moments = optimizer.new_state(self._kept("moment", initial).size, initial.dtype)
+        self.weight = self._kept("weight", initial).astype(dtype_of(precision.weight))
+        gradient_size = self._kept("gradient", initial).size
+        self.grad = np.zeros(gradient_size, dtype_of(precision.gradient))
+        self.wide_grad: Array | None = None  # beside the other, where the policy keeps both
+        if precision.gradient_beside is not None:
+            self.wide_grad = np.zeros(gradient_size, dtype_of(precision.gradient_beside))
+        self.master: Array | None = None
+        if precision.master is not None:
+            self.master = self._kept("master", initial).astype(dtype_of(precision.master))
+        self.moments = optimizer.new_state(self._kept("moment", initial).size, dtype_of(precision.moment))
 
     def _kept(self, kind: str, whole: Array) -> Array:
         return whole[self.own] if self.stage >= SHARDED_FROM[kind] else whole
+
+    @property
+    def summed_grad(self) -> Array:
+        """The gradient that adds up micro-batches, is reduced and makes the update."""
+        return self.grad if self.wide_grad is None else self.wide_grad
+
+    @property
+    def own_grad(self) -> Array:
+        """This rank's block of it."""
+        return self.summed_grad if self.stage >= SHARDED_FROM["gradient"] else self.summed_grad[self.own]
 
     @property
     def own_weight(self) -> Array:
         """This rank's block of the weight."""
         return self.weight if self.stage >= SHARDED_FROM["weight"] else self.weight[self.own]
 
-    @property
-    def own_grad(self) -> Array:
-        """This rank's block of the gradient."""
-        return self.grad if self.stage >= SHARDED_FROM["gradient"] else self.grad[self.own]
+    def narrow_grad(self) -> None:
+        """Bring the narrower of two gradients up to date."""
+        if self.wide_grad is not None:
+            self.grad[...] = self.wide_grad
 
-    def update(self, optimizer: Optimizer, iteration: int) -> None:
-        """One optimizer update of what this rank has moments for: all of the layer, or its own block."""
+    def update(self, optimizer: Optimizer, iteration: int, scale: float) -> None:
+        """One optimizer update of what this rank has moments for: all of the layer, or its own block.
+
+        Gradients are multiplied by ``scale`` on the way. Where there is a master weight, that is updated, and
+        the weight is cast from it.
+        """
         if self.stage >= SHARDED_FROM["moment"]:
-            optimizer.update(self.own_weight, self.own_grad, self.moments, iteration)
+            weight, gradient = self.own_weight, self.own_grad
         else:
-            optimizer.update(self.weight, self.grad, self.moments, iteration)
-        self.version = iteration
+            weight, gradient = self.weight, self.summed_grad
+        if self.master is None:
+            optimizer.update(weight, gradient, self.moments, iteration, scale)
+        else:
+            optimizer.update(self.master, gradient, self.moments, iteration, scale)
+            weight[...] = self.master
+        self.version += 1
 
     def arrays(self) -> dict[str, list[Array]]:
         """Every array that is kept between iterations, by kind."""
-        return {"weight": [self.weight], "gradient": [self.grad], "moment": list(self.moments.values())}
+        return {
+            "weight": [self.weight],
+            "gradient": [self.grad, *([] if self.wide_grad is None else [self.wide_grad])],
+            **({} if self.master is None else {"master": [self.master]}),
+            "moment": list(self.moments.values()),
+        }

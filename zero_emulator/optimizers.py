@@ -23,11 +23,14 @@ class Optimizer(Protocol):
     def new_state(self, size: int, dtype: npt.DTypeLike) -> dict[str, Array]:
         """The moments of a shard of ``size`` elements by name, all zero."""
 
-    def update(self, params: Array, grads: Array, state: dict[str, Array], iteration: int) -> None:
-        """Update ``params`` and ``state`` in place; ``grads`` are only read.
+    def update(
+        self, params: Array, grads: Array, state: dict[str, Array], iteration: int, scale: float = 1.0
+    ) -> None:
+        """Update ``params`` and ``state`` in place with ``scale`` · ``grads``; ``grads`` are only read.
 
-        All are flat and of one size, else ValueError. ``iteration`` counts from 1. Arithmetic is done in
-        the dtype of ``params``; the temporaries do not grow with the shard.
+        All are flat and of one size, else ValueError. ``iteration`` counts from 1. ``scale`` clips, or takes
+        a loss scale out, on the way. Arithmetic is done in the dtype of ``params``, from gradients of any
+        narrower one, too; the temporaries are two pieces, however long the shard.
         """
 
 
@@ -42,20 +45,25 @@ class SGD:
         """One moment; none without momentum."""
         return {"momentum": np.zeros(size, dtype)} if self.momentum else {}
 
-    def update(self, params: Array, grads: Array, state: dict[str, Array], iteration: int) -> None:
+    def update(
+        self, params: Array, grads: Array, state: dict[str, Array], iteration: int, scale: float = 1.0
+    ) -> None:
         """buf = momentum · buf + g, then p -= lr · buf; without momentum p -= lr · g."""
         if not self.momentum:
-            self._descend(params, grads)
+            self._descend(params, grads, scale)
             return
+        scratch = _scratch(params)
         for g, buf in pieces(grads, state["momentum"]):
             buf *= self.momentum
-            buf += g
-        self._descend(params, state["momentum"])
+            buf += np.multiply(g, scale, out=scratch[: g.size], dtype=scratch.dtype)
+        self._descend(params, state["momentum"], scale=1.0)
 
-    def _descend(self, params: Array, direction: Array) -> None:
+    def _descend(self, params: Array, direction: Array, scale: float) -> None:
         scratch = _scratch(params)
         for p, d in pieces(params, direction):
-            p -= np.multiply(d, self.lr, out=scratch[: p.size], dtype=p.dtype)
+            t = np.multiply(d, scale, out=scratch[: p.size], dtype=p.dtype)
+            t *= self.lr
+            p -= t
 
 
 @dataclass(frozen=True)
@@ -70,7 +78,9 @@ class Adam:
         """The first and the second moment."""
         return {"first": np.zeros(size, dtype), "second": np.zeros(size, dtype)}
 
-    def update(self, params: Array, grads: Array, state: dict[str, Array], iteration: int) -> None:
+    def update(
+        self, params: Array, grads: Array, state: dict[str, Array], iteration: int, scale: float = 1.0
+    ) -> None:
         """m += (1 - b1)(g - m); v = b2 v + (1 - b2) g²; p -= lr/bc1 · m / (sqrt(v)/sqrt(bc2) + eps).
 
         bc = 1 - b^iteration makes up for moments that started at zero.
@@ -79,15 +89,16 @@ class Adam:
             raise ValueError(f"iteration {iteration} has no bias correction: count iterations from 1")
         b1, b2 = self.betas
         bc1, bc2 = 1 - b1**iteration, 1 - b2**iteration
-        scratch = _scratch(params)
+        scratch, second_scratch = _scratch(params), _scratch(params)
         for p, g, m, v in pieces(params, grads, state["first"], state["second"]):
-            t = scratch[: p.size]
+            t, scaled = scratch[: p.size], second_scratch[: p.size]
+            np.multiply(g, scale, out=scaled, dtype=p.dtype)
 
-            np.subtract(g, m, out=t, dtype=p.dtype)
+            np.subtract(scaled, m, out=t, dtype=p.dtype)
             t *= 1 - b1
             m += t
 
-            np.square(g, out=t, dtype=p.dtype)
+            np.square(scaled, out=t, dtype=p.dtype)
             t *= 1 - b2
             v *= b2
             v += t
@@ -106,10 +117,12 @@ class AdamW(Adam):
 
     weight_decay: float = 0.01
 
-    def update(self, params: Array, grads: Array, state: dict[str, Array], iteration: int) -> None:
+    def update(
+        self, params: Array, grads: Array, state: dict[str, Array], iteration: int, scale: float = 1.0
+    ) -> None:
         """p *= 1 - lr · weight_decay, then Adam."""
         params *= 1 - self.lr * self.weight_decay
-        super().update(params, grads, state, iteration)
+        super().update(params, grads, state, iteration, scale)
 
 
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {"sgd": SGD, "adam": Adam, "adamw": AdamW}

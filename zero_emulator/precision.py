@@ -5,6 +5,14 @@ from dataclasses import dataclass, replace
 ITEMSIZE = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 """Bytes of a number, by dtype name."""
 
+HOLDS = {
+    "float64": ("float64", "float32", "bfloat16", "float16"),
+    "float32": ("float32", "bfloat16", "float16"),
+    "bfloat16": ("bfloat16",),
+    "float16": ("float16",),
+}
+"""The dtypes whose every number each dtype holds exactly."""
+
 
 @dataclass(frozen=True)
 class Precision:
@@ -36,6 +44,12 @@ class Precision:
             if getattr(self, role) is not None:
                 self._check(role, getattr(self, role))
 
+        if self.weight not in HOLDS[self.weight_wire]:
+            raise ValueError(
+                f"{self.weight} weights do not survive a wire of {self.weight_wire}: a rank's own block "
+                f"would differ from what the others get: keep them in {self.weight_wire}, or widen the wire"
+            )
+
     def _check(self, role: str, dtype: str) -> None:
         if dtype not in ITEMSIZE:
             raise ValueError(f"{role} dtype {dtype}: take one of {', '.join(ITEMSIZE)}")
@@ -48,13 +62,24 @@ class Precision:
         given = {role: dtype for role, dtype in changes.items() if dtype is not None}
         return replace(self, **given) if given else self  # type: ignore[arg-type]
 
+    @property
+    def summed_gradient(self) -> str:
+        """The dtype of the gradient that adds up micro-batches and makes the update."""
+        return self.gradient_beside or self.gradient
+
+    @property
+    def votes(self) -> bool:
+        """Whether ranks vote on gradients that are not finite: where numbers overflow, they must."""
+        return self.master is not None
+
     def bytes_a_parameter(self, num_moments: int) -> dict[str, int]:
         """Bytes kept for one parameter, by kind, before any sharding."""
         gradients = [self.gradient, *([self.gradient_beside] if self.gradient_beside else [])]
+        master = {"master": ITEMSIZE[self.master]} if self.master else {}
         return {
             "weight": ITEMSIZE[self.weight],
             "gradient": sum(ITEMSIZE[dtype] for dtype in gradients),
-            "master": ITEMSIZE[self.master] if self.master else 0,
+            **master,
             "moment": num_moments * ITEMSIZE[self.moment],
         }
 

@@ -12,6 +12,7 @@ from collectives.ledger import Message, pair_messages
 from zero_emulator.audit import all_equal
 from zero_emulator.config import RunConfig
 from zero_emulator.judge import expected_traffic, faults
+from zero_emulator.precision import ITEMSIZE
 from zero_emulator.run import Outcome
 from zero_emulator.theory import Sizes, multiple
 from zero_emulator.traffic import IterationTraffic
@@ -66,7 +67,10 @@ def _iteration(config: RunConfig, layers: Sequence[Sizes], outcome: Outcome, ite
     ]
     sent = [sum(one["sent"].values()) for one in traffic]
     num_params = sum(map(sum, layers))
-    multiples = [multiple(s, num_params, world_size, config.itemsize) for s in (min(sent), max(sent))]
+    itemsize = ITEMSIZE[config.policy.weight]
+    multiples = [
+        multiple(num_bytes, num_params, world_size, itemsize) for num_bytes in (min(sent), max(sent))
+    ]
     digests = outcome.digests.get(iteration)
     loss = outcome.losses[iteration - 1]
     return {

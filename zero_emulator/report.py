@@ -15,7 +15,7 @@ def describe_run(record: Json) -> str:
     sent = [sum(rank["sent"].values()) for rank in last["traffic"]]
     lines = [
         f"{config['strategy']} on {record['world_size']} ranks: {record['num_params']} parameters, "
-        f"{config['iterations']} iterations of {config['batch_size']} samples, {config['dtype']}",
+        f"{config['iterations']} iterations of {config['batch_size']} samples, {_precision(config)}",
         f"  loss {_number(record['iterations'][0]['loss'])} -> {_number(last['loss'])}, "
         f"test accuracy {record['test_accuracy']:.3f}",
         f"  sent an iteration   {_span(sent)} bytes a rank, expected "
@@ -58,6 +58,10 @@ def compare_table(
             ]
         )
     return format_table(head, rows, right=(1, 3, 4, 5, 6, 8))
+
+
+def _precision(config: Json) -> str:
+    return str(config["precision"] or config["dtype"] or "float32")
 
 
 def _kept_per_param(record: Json) -> float:

@@ -78,7 +78,7 @@ def run(
         comm,
         layers,
         config.seed,
-        config.dtype,
+        config.policy,
         config.make_optimizer(),
         config.strategy_options(poison=poison),
     )
@@ -94,6 +94,6 @@ def run(
     entries = ledger.entries if keep_events else []
     report = RankReport(shares, sum_up(ledger.entries), kept, entries, platform.node())
     reports = comm.exchange(report)
-    test_x = dataset.test_x.astype(config.dtype)
+    test_x = dataset.test_x.astype(config.policy.compute)
     quality = accuracy(layers, weights, test_x, dataset.test_y)
     return Outcome(config, reports, audit.digests, weights, quality, time.monotonic() - start)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from zero_emulator.layer_params import SHARDED_FROM
+from zero_emulator.precision import ITEMSIZE, Precision
 from zero_emulator.strategies.base import KeepViews
 
 Sizes = tuple[int, ...]
@@ -67,65 +68,72 @@ CLAIMS = {
 
 
 class Use(NamedTuple):
-    """A collective that every layer (or only some) takes part in, ``times`` an iteration."""
+    """A collective that every layer (or only some) takes part in, ``times`` an iteration, in one dtype."""
 
     phase: str
     collective: str
     times: int
+    itemsize: int
     layers: slice = slice(None)
 
 
-def iteration_uses(strategy: str, micro_batches: int, keep_views: KeepViews) -> tuple[Use, ...]:
-    """The collectives of one iteration.
+def iteration_uses(
+    strategy: str, micro_batches: int, keep_views: KeepViews, precision: Precision
+) -> tuple[Use, ...]:
+    """The collectives of one iteration, times f(N), with M micro-batches.
 
-    ddp      2 Ψ        an all-reduce, whatever the number M of micro-batches
-    zero1    2 Ψ        a reduce-scatter and an all-gather, whatever M
-    zero2    (M + 1) Ψ  a reduce-scatter for each micro-batch
-    zero3    3 M Ψ      2 M Ψ with all views kept; less the last layer's gather with that one kept
+    On the wire a gradient has bg bytes and a weight bw.
+
+    ddp      2 bg Ψ           an all-reduce, whatever M; reduced in another dtype of br bytes (br + bg) Ψ
+    zero1    (bg + bw) Ψ      a reduce-scatter and an all-gather, whatever M
+    zero2    (M bg + bw) Ψ    a reduce-scatter for each micro-batch
+    zero3    M (2 bw + bg) Ψ  M (bw + bg) Ψ with all views kept; the last layer's bw less with that one kept
     """
     m = micro_batches
+    reduce, weight = ITEMSIZE[precision.reduce], ITEMSIZE[precision.weight_wire]
     if strategy == "ddp":
-        return (Use("backward", "all_reduce", 1),)
+        if precision.reduce == precision.summed_gradient:
+            return (Use("backward", "all_reduce", 1, reduce),)
+        kept = ITEMSIZE[precision.summed_gradient]
+        return Use("backward", "reduce_scatter", 1, reduce), Use("update", "all_gather", 1, kept)
     if strategy == "zero1":
-        return Use("backward", "reduce_scatter", 1), Use("update", "all_gather", 1)
+        return Use("backward", "reduce_scatter", 1, reduce), Use("update", "all_gather", 1, weight)
     if strategy == "zero2":
-        return Use("backward", "reduce_scatter", m), Use("update", "all_gather", 1)
+        return Use("backward", "reduce_scatter", m, reduce), Use("update", "all_gather", 1, weight)
     assert strategy == "zero3", f"no closed form for {strategy}"
     regathered = {"none": slice(None), "last": slice(None, -1), "all": slice(0)}[keep_views]
     return (
-        Use("forward", "all_gather", m),
-        Use("backward", "all_gather", m, regathered),
-        Use("backward", "reduce_scatter", m),
+        Use("forward", "all_gather", m, weight),
+        Use("backward", "all_gather", m, weight, regathered),
+        Use("backward", "reduce_scatter", m, reduce),
     )
 
 
-def iteration_traffic(
-    uses: Sequence[Use], layers: Sequence[Sizes], rank: int, itemsize: int
-) -> dict[tuple[str, str], Flow]:
+def iteration_traffic(uses: Sequence[Use], layers: Sequence[Sizes], rank: int) -> dict[tuple[str, str], Flow]:
     """Bytes that a rank sends and receives in an iteration, by (phase, collective)."""
     sent: Counter[tuple[str, str]] = Counter()
     received: Counter[tuple[str, str]] = Counter()
     for use in uses:
         for sizes in layers[use.layers]:
             flow = RING[use.collective](sizes, rank)
-            sent[use.phase, use.collective] += use.times * itemsize * flow.sent
-            received[use.phase, use.collective] += use.times * itemsize * flow.received
+            sent[use.phase, use.collective] += use.times * use.itemsize * flow.sent
+            received[use.phase, use.collective] += use.times * use.itemsize * flow.received
     return {key: Flow(sent[key], received[key]) for key in sent}
 
 
 def persistent_bytes(
-    stage: int, layers: Sequence[Sizes], rank: int, itemsize: int, num_moments: int
+    stage: int, layers: Sequence[Sizes], rank: int, precision: Precision, num_moments: int
 ) -> dict[str, int]:
     """Bytes that a rank keeps between iterations, by kind.
 
-    With Adam in plain FP32 that is 16, 8 + 8/N, 4 + 12/N and 16/N bytes a parameter at stages 0 to 3.
+    With Adam that is 16, 4 + 12/N, 2 + 14/N and 16/N bytes a parameter at stages 0 to 3 in bf16 with an FP32
+    master, and 16, 8 + 8/N, 4 + 12/N and 16/N in plain FP32, which needs no master.
     """
     whole = sum(map(sum, layers))
     own = sum(sizes[rank] for sizes in layers)
-    copies = {"weight": 1, "gradient": 1, "moment": num_moments}
     return {
-        kind: number * itemsize * (own if stage >= SHARDED_FROM[kind] else whole)
-        for kind, number in copies.items()
+        kind: num_bytes * (own if stage >= SHARDED_FROM[kind] else whole)
+        for kind, num_bytes in precision.bytes_a_parameter(num_moments).items()
     }
 
 

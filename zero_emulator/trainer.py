@@ -52,6 +52,8 @@ class Trainer:
             outputs, saved = self._forward(x[rows], micro_batch)
             share, grad = self.loss_function(outputs, y[rows], len(x))
             loss += share
+            if self.strategy.loss_scale is not None:
+                grad *= self.strategy.loss_scale.value
             self._backward(grad, saved, micro_batch)
         self._label("update", None)
         self.strategy.finish_iteration()

@@ -2,6 +2,7 @@ import tracemalloc
 from itertools import pairwise
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -128,15 +129,64 @@ def test_grads_are_only_read_and_the_dtype_stays(optimizer: Optimizer) -> None:
     assert {array.dtype for array in (params, *state.values())} == {np.dtype(np.float32)}
 
 
+NARROW = [ml_dtypes.bfloat16, np.float16, np.float32]
+
+
+def updated(optimizer: Optimizer, dtype: Any, gradients: list[Array], scale: float = 1.0) -> list[Array]:
+    """Parameters and state after a few updates of ones."""
+    params = np.ones(gradients[0].size, dtype)
+    state = optimizer.new_state(params.size, dtype)
+    for iteration, grads in enumerate(gradients, start=1):
+        optimizer.update(params, grads, state, iteration, scale)
+    return [params, *state.values()]
+
+
+def assert_same_bits(actual: list[Array], expected: list[Array]) -> None:
+    for one, other in zip(actual, expected, strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize("optimizer", EVERY)
-def test_scratch_does_not_grow_with_the_shard(optimizer: Optimizer) -> None:
-    params, grads = np.ones(64 * PIECE), np.ones(64 * PIECE)
+@pytest.mark.parametrize("narrow", NARROW)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_narrow_gradients_update_as_if_cast_and_scaled_before(
+    optimizer: Optimizer, narrow: Any, dtype: Any
+) -> None:
+    size, scale = PIECE + 5, 0.37
+    gradients = [gradient_of(iteration, size).astype(narrow) for iteration in (1, 2, 3)]
+    as_they_were = [grads.copy() for grads in gradients]
+    scaled_before = [grads.astype(dtype) * dtype(scale) for grads in gradients]
+    assert_same_bits(updated(optimizer, dtype, gradients, scale), updated(optimizer, dtype, scaled_before))
+    assert_same_bits(gradients, as_they_were)
+
+
+@pytest.mark.parametrize("optimizer", EVERY)
+def test_a_loss_scale_is_taken_out_without_a_trace(optimizer: Optimizer) -> None:
+    """A power of two only moves the exponent."""
+    plain = [gradient_of(iteration, 9).astype(np.float32) for iteration in (1, 2, 3)]
+    enlarged = [grads * np.float32(65536) for grads in plain]
+    assert_same_bits(
+        updated(optimizer, np.float32, enlarged, 1 / 65536), updated(optimizer, np.float32, plain)
+    )
+
+
+@pytest.mark.parametrize("optimizer", EVERY)
+def test_a_scale_that_is_not_a_number_shows(optimizer: Optimizer) -> None:
+    params, *_ = updated(optimizer, np.float32, [np.ones(3, np.float32)], np.nan)
+    assert np.isnan(params).all()
+
+
+@pytest.mark.parametrize("grads_dtype", [np.float64, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("optimizer", EVERY)
+def test_scratch_does_not_grow_with_the_shard(optimizer: Optimizer, grads_dtype: Any) -> None:
+    params, grads = np.ones(64 * PIECE), np.ones(64 * PIECE, grads_dtype)
     state = optimizer.new_state(params.size, params.dtype)
     tracemalloc.start()
     optimizer.update(params, grads, state, iteration=1)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 2 * params.itemsize * PIECE
+    assert peak < 3 * params.itemsize * PIECE
 
 
 @pytest.mark.parametrize("optimizer", EVERY)

@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectives.transports.threads import run_threads
-from zero_emulator.config import DTYPES, RunConfig
+from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
 from zero_emulator.judge import expected_kept, expected_traffic
+from zero_emulator.precision import PRECISIONS, find_precision
 from zero_emulator.run import run
 from zero_emulator.strategies import STRATEGIES
 from zero_emulator.theory import (
@@ -28,6 +29,8 @@ from zero_emulator.traffic import IterationTraffic
 UNEVEN = (3, 2, 1)  # blocks of 3 ranks
 LAYERS = (UNEVEN, (1, 1, 0))  # Ψ = 8
 EQUAL = ((6, 6, 6, 6), (2, 2, 2, 2))  # Ψ = 32 on 4 ranks
+
+FP32 = find_precision("fp32")
 
 
 def test_a_reduce_scatter_sends_all_blocks_but_its_own_and_receives_all_but_its_left_neighbours() -> None:
@@ -71,9 +74,9 @@ def test_one_rank_sends_nothing() -> None:
 def test_the_traffic_of_an_iteration_is_the_one_worked_out_by_hand(
     strategy: str, micro_batches: int, keep_views: Any, flows: dict[tuple[str, str], Flow]
 ) -> None:
-    uses = iteration_uses(strategy, micro_batches, keep_views)
+    uses = iteration_uses(strategy, micro_batches, keep_views, FP32)
     expected = {key: Flow(4 * sent, 4 * received) for key, (sent, received) in flows.items()}
-    assert iteration_traffic(uses, LAYERS, 0, 4) == expected
+    assert iteration_traffic(uses, LAYERS, 0) == expected
 
 
 @pytest.mark.parametrize(
@@ -87,12 +90,12 @@ def test_the_traffic_of_an_iteration_is_the_one_worked_out_by_hand(
 def test_equal_blocks_give_whole_multiples_of_f_psi(
     strategy: str, micro_batches: int, keep_views: Any, times: float
 ) -> None:
-    uses = iteration_uses(strategy, micro_batches, keep_views)
+    uses = iteration_uses(strategy, micro_batches, keep_views, FP32)
     for rank in range(4):
-        flows = iteration_traffic(uses, EQUAL, rank, 8).values()
-        assert sum(flow.sent for flow in flows) == times * 24 * 8  # f(4) Ψ = 24
-        assert sum(flow.received for flow in flows) == times * 24 * 8
-        assert multiple(sum(flow.sent for flow in flows), 32, 4, 8) == times
+        flows = iteration_traffic(uses, EQUAL, rank).values()
+        assert sum(flow.sent for flow in flows) == times * 24 * 4  # f(4) Ψ = 24
+        assert sum(flow.received for flow in flows) == times * 24 * 4
+        assert multiple(sum(flow.sent for flow in flows), 32, 4, 4) == times
     if micro_batches == 1 and keep_views == "none":
         assert CLAIMS[strategy].multiple == times
 
@@ -101,15 +104,19 @@ def test_equal_blocks_give_whole_multiples_of_f_psi(
 @pytest.mark.parametrize("num_ranks", [1, 2, 4, 8])
 def test_adam_in_fp32_keeps_the_well_known_bytes_a_parameter(stage: int, num_ranks: int) -> None:
     layers = [(12,) * num_ranks, (5,) * num_ranks]
-    kept = sum(persistent_bytes(stage, layers, 0, 4, num_moments=2).values())
+    kept = sum(persistent_bytes(stage, layers, 0, FP32, num_moments=2).values())
     per_parameter = (16, 8 + 8 / num_ranks, 4 + 12 / num_ranks, 16 / num_ranks)[stage]
     assert kept == per_parameter * 17 * num_ranks
 
 
 def test_uneven_blocks_are_kept_to_the_element() -> None:
-    assert persistent_bytes(3, LAYERS, 0, 4, 1) == {"weight": 16, "gradient": 16, "moment": 16}
-    assert persistent_bytes(2, LAYERS, 2, 4, 2) == {"weight": 32, "gradient": 4, "moment": 8}
-    assert persistent_bytes(1, LAYERS, 1, 8, 0) == {"weight": 64, "gradient": 64, "moment": 0}
+    assert persistent_bytes(3, LAYERS, 0, FP32, 1) == {"weight": 16, "gradient": 16, "moment": 16}
+    assert persistent_bytes(2, LAYERS, 2, FP32, 2) == {"weight": 32, "gradient": 4, "moment": 8}
+    assert persistent_bytes(1, LAYERS, 1, find_precision("fp64"), 0) == {
+        "weight": 64,
+        "gradient": 64,
+        "moment": 0,
+    }
 
 
 def test_traffic_equals_its_closed_form_only_flow_by_flow() -> None:
@@ -141,7 +148,8 @@ def test_traffic_equals_its_closed_form_only_flow_by_flow() -> None:
     micro_batches=st.integers(1, 3),
     keep_views=st.sampled_from(["none", "last", "all"]),
     prefetch=st.integers(0, 4),
-    dtype=st.sampled_from(DTYPES),
+    precision=st.sampled_from(list(PRECISIONS)),
+    reduce_dtype=st.sampled_from([None, "float32", "float64"]),
     optimizer=st.sampled_from([{"optimizer": "sgd"}, {"optimizer": "sgd", "momentum": 0.5}, {}]),
     clip=st.sampled_from([None, 0.1]),
 )

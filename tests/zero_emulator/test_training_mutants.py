@@ -93,10 +93,15 @@ def test_micro_batches_that_are_divided_by_twice_differ_from_serial(refuted: Any
 
 def test_a_gradient_that_adds_to_the_last_iterations_differs(refuted: Any, monkeypatch: Any) -> None:
     def never_replaced(self: Strategy, layer: int, micro_batch: int) -> Any:
-        return self.buffers.take(self.layers[layer].size)
+        return self.buffers.take(self.layers[layer].size, self.precision.compute)
 
-    monkeypatch.setattr(DDP, "gradient", never_replaced)
-    monkeypatch.setattr(Zero1, "gradient", never_replaced)
+    def added(self: Strategy, layer: int, micro_batch: int, gradient: Any) -> None:
+        accumulate(self, layer, 1, gradient)
+
+    accumulate = Strategy.accumulate
+    monkeypatch.setattr(Strategy, "accumulate", added)
+    for kind in (DDP, Zero1):
+        monkeypatch.setattr(kind, "gradient", never_replaced)
     assert refuted() == {
         "ddp": {"serial"},
         "zero1": {"serial", "bits"},  # it adds to what the reduce-scatter left of the others' blocks
@@ -131,8 +136,8 @@ def test_a_view_that_is_used_after_its_release_is_poisoned(refuted: Any, monkeyp
     assert {"serial", "bits"} <= refuted()["zero3"]
 
 
-def take_fresh(self: Any, size: int) -> Any:
-    return np.full(size, np.nan)
+def take_fresh(self: Any, size: int, dtype: str) -> Any:
+    return np.full(size, np.nan, dtype)
 
 
 def skip_in_silence(monkeypatch: Any, kind: type[Strategy]) -> None:
@@ -141,7 +146,7 @@ def skip_in_silence(monkeypatch: Any, kind: type[Strategy]) -> None:
 
     def skipping(self: Strategy) -> None:
         layers = self.layers
-        if self.comm.rank == 1 and self.iteration == 1:
+        if self.comm.rank == 1 and self.updates == 1:
             self.layers = layers[1:]
             layers[0].version += 1
         update(self)
@@ -169,7 +174,7 @@ def test_an_owner_that_skips_an_update_and_denies_it_differs_from_the_other_stra
 
 def test_an_all_reduce_in_place_of_a_reduce_scatter_sends_too_much(refuted: Any, monkeypatch: Any) -> None:
     def reduced_everywhere(self: Zero1, layer: int, micro_batch: int, gradient: Any) -> None:
-        self.accumulate(layer, gradient)
+        self.accumulate(layer, micro_batch, gradient)
         params = self.layers[layer]
         self.works.append(self.comm.all_reduce(IN_PLACE, params.grad, sizes=params.sizes))
 

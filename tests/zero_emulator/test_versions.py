@@ -14,15 +14,15 @@ from zero_emulator.strategies.zero3 import Zero3
 
 FAULT = re.compile(
     r"the view of layer (\d) is made of shards of versions ([\d, ]+) on ranks 0, 1, \.\.\.: "
-    r"iteration (\d) needs version (\d) of all"
+    r"after (\d) updates it needs version (\d) of all"
 )
 
 
 @pytest.fixture
 def told(run_ranks: Any, toy: Dataset, settings: dict[str, Any]) -> Any:
-    """What every rank's VersionError says, alike on all of them: layer, versions, iteration, version."""
+    """What every rank's VersionError says, alike on all of them: layer, versions, version needed."""
 
-    def told(strategy: str, **chosen: Any) -> tuple[int, list[int], int, int]:
+    def told(strategy: str, **chosen: Any) -> tuple[int, list[int], int]:
         config = RunConfig(strategy=strategy, **settings | {"iterations": 3} | chosen)
 
         def body(comm: Any) -> str:
@@ -33,8 +33,9 @@ def told(run_ranks: Any, toy: Dataset, settings: dict[str, Any]) -> Any:
         (message,) = set(run_ranks(body))
         match = FAULT.fullmatch(message)
         assert match, message
-        layer, versions, iteration, needed = match.groups()
-        return int(layer), [int(version) for version in versions.split(", ")], int(iteration), int(needed)
+        layer, versions, updates, needed = match.groups()
+        assert updates == needed
+        return int(layer), [int(version) for version in versions.split(", ")], int(needed)
 
     return told
 
@@ -50,14 +51,14 @@ def test_a_rank_that_skips_an_update_is_found_out_by_all(
 
     def skipping(self: Strategy) -> None:
         layers = self.layers
-        if self.comm.rank == culprit and self.iteration + 1 == iteration:
+        if self.comm.rank == culprit and self.updates + 1 == iteration:
             self.layers = [layers[0], *layers[2:]]
         update(self)
         self.layers = layers
 
     monkeypatch.setattr(Strategy, "update", skipping)
     versions = [iteration] * culprit + [iteration - 1]
-    assert told(strategy) == (1, versions, iteration + 1, iteration)
+    assert told(strategy) == (1, versions, iteration)
 
 
 @pytest.mark.parametrize("prefetch", [0, 3])
@@ -79,7 +80,7 @@ def test_a_gather_that_began_before_the_update_is_stale(
 
     monkeypatch.setattr(Zero3, "finish_iteration", too_early)
     monkeypatch.setattr(Zero3, "advance", kept)
-    assert told("zero3", prefetch=prefetch) == (0, [0] * world_size, 2, 1)
+    assert told("zero3", prefetch=prefetch) == (0, [0] * world_size, 1)
 
 
 @pytest.mark.parametrize("world_size", [2, 3])
@@ -96,7 +97,7 @@ def test_the_versions_are_those_that_the_ranks_have_told_each_other(
         seen.append(self.versions.tolist())
         for params in self.layers:
             params.version -= 10 * self.comm.rank
-        self.versions[...] = self.iteration
+        self.versions[...] = self.updates
 
     monkeypatch.setattr(Strategy, "advance", noting)
     config = RunConfig(strategy="zero3", **settings | {"iterations": 1})

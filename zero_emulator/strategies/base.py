@@ -14,10 +14,14 @@ from collectives.ledger import Kind
 from collectives.work import Work
 from zero_emulator.buffers import BufferPool
 from zero_emulator.clipping import clip_scale, square_sum
+from zero_emulator.dtypes import add_into, dtype_of
 from zero_emulator.layer_params import SHARDED_FROM, LayerParams
 from zero_emulator.layout import Array
+from zero_emulator.loss_scale import LossScale
 from zero_emulator.model import Linear, initial_parameters
 from zero_emulator.optimizers import Optimizer
+from zero_emulator.pieces import pieces
+from zero_emulator.precision import Precision
 
 KeepViews = Literal["none", "last", "all"]
 
@@ -58,30 +62,38 @@ class Strategy(ABC):
         comm: Communicator,
         layers: Sequence[Linear],
         seed: int,
-        dtype: npt.DTypeLike,
+        precision: Precision,
         optimizer: Optimizer,
         options: StrategyOptions = StrategyOptions(),
     ) -> None:
-        self.comm, self.optimizer, self.options = comm, optimizer, options
+        self.comm, self.precision, self.optimizer, self.options = comm, precision, optimizer, options
+        initial = initial_parameters(layers, seed, dtype_of(precision.compute))
         self.layers = [
-            LayerParams(initial, layer.layout.block_sizes(comm.world_size), comm.rank, self.stage, optimizer)
-            for layer, initial in zip(layers, initial_parameters(layers, seed, dtype), strict=True)
+            LayerParams(
+                params, layer.layout.block_sizes(comm.world_size), comm.rank, self.stage, optimizer, precision
+            )
+            for layer, params in zip(layers, initial, strict=True)
         ]
-        self.buffers = BufferPool(dtype, poison=options.poison)
-        self.iteration = 0  # updates done so far: the version that every view must have
+        self.buffers = BufferPool(poison=options.poison)
+        self.opened: Array | None = None  # the view of the layer between its hooks
+        self.updates = 0  # done so far: the version that every view must have
         self.versions = np.zeros((comm.world_size, len(layers)), np.int64)  # as the ranks last told
         self.works: list[Work] = []
+        self.loss_scale = LossScale() if precision.scales_loss else None
 
     # The hooks.
 
     def before_forward(self, layer: int, micro_batch: int) -> None:
         """The full weight of ``layer`` is needed for a forward."""
+        self.open(layer)
 
     def after_forward(self, layer: int, micro_batch: int) -> None:
         """It has been used."""
+        self.close(layer)
 
     def before_backward(self, layer: int, micro_batch: int) -> None:
         """The full weight of ``layer`` is needed for a backward."""
+        self.open(layer)
 
     @abstractmethod
     def after_backward(self, layer: int, micro_batch: int, gradient: Array) -> None:
@@ -94,26 +106,27 @@ class Strategy(ABC):
     # What the trainer asks for between them.
 
     def view(self, layer: int) -> Array:
-        """The full weight of a layer; VersionError if it is not the version of this iteration."""
-        self.check_version(layer, self.versions[:, layer])
-        return self.layers[layer].weight
+        """The full weight of a layer, in the dtype that is computed in."""
+        assert self.opened is not None, f"layer {layer} is not between its hooks"
+        return self.opened
 
     def gradient(self, layer: int, micro_batch: int) -> Array:
         """Where backward writes a layer's full gradient: the kept one itself, if it is to be replaced."""
         params = self.layers[layer]
         replace = micro_batch == 0 and self.stage < SHARDED_FROM["gradient"]
-        return params.grad if replace else self.buffers.take(params.size)
+        if replace and params.summed_grad.dtype == dtype_of(self.precision.compute):
+            return params.summed_grad
+        return self.buffers.take(params.size, self.precision.compute)
 
     def gather_weight(self, layer: int) -> Array:
         """The full weight of a layer outside the iteration: for audits, and for whoever wants the model.
 
-        VersionError like ``view``: after the last iteration no forward asks any more.
+        In the dtype that is computed in; VersionError if a rank has missed the last update.
         """
-        return self.view(layer)
+        return self.full_weight(layer).astype(dtype_of(self.precision.compute))
 
     def advance(self) -> None:
         """End the iteration: from here on views must be of the new version, and each rank tells its own."""
-        self.iteration += 1
         self.buffers.clear()
         versions = np.empty_like(self.versions)
         versions[self.comm.rank] = [params.version for params in self.layers]
@@ -122,6 +135,24 @@ class Strategy(ABC):
         self.versions = versions
 
     # What the hooks are made of.
+
+    def full_weight(self, layer: int) -> Array:
+        """The full weight of a layer as kept or gathered; VersionError if it is not the right version."""
+        self.check_version(layer, self.versions[:, layer])
+        return self.layers[layer].weight
+
+    def open(self, layer: int) -> None:
+        """Make the view: the full weight, or a copy of it in the dtype that is computed in."""
+        self.opened = full = self.full_weight(layer)
+        if full.dtype != dtype_of(self.precision.compute):
+            self.opened = self.buffers.take(full.size, self.precision.compute)
+            self.opened[...] = full
+
+    def close(self, layer: int) -> None:
+        """Drop the copy, if there is one."""
+        if self.opened is not None and self.opened is not self.full_weight(layer):
+            self.buffers.give_back(self.opened)
+        self.opened = None
 
     def labelled(
         self, layer: int | None, *, phase: str | None = None, kind: Kind = "training"
@@ -132,18 +163,28 @@ class Strategy(ABC):
 
     def check_version(self, layer: int, versions: npt.NDArray[np.int64]) -> None:
         """VersionError unless all ranks' shards of the layer are of the version of this iteration."""
-        if (versions != self.iteration).any():
+        if (versions != self.updates).any():
             raise VersionError(
                 f"the view of layer {layer} is made of shards of versions {', '.join(map(str, versions))} "
-                f"on ranks 0, 1, ...: iteration {self.iteration + 1} needs version {self.iteration} of all"
+                f"on ranks 0, 1, ...: after {self.updates} updates it needs version {self.updates} of all"
             )
 
-    def accumulate(self, layer: int, gradient: Array) -> None:
-        """Add the gradient of a micro-batch to the full one that is kept, unless it was written there."""
-        kept = self.layers[layer].grad
-        if gradient is not kept:
-            kept += gradient
+    def accumulate(self, layer: int, micro_batch: int, gradient: Array) -> None:
+        """Take the gradient of a micro-batch into the full one that is kept."""
+        params = self.layers[layer]
+        add_into(params.summed_grad, gradient, replace=micro_batch == 0)
+        params.narrow_grad()
+        if gradient is not params.summed_grad:
             self.buffers.give_back(gradient)
+
+    def recast(self, buffer: Array, dtype: str) -> Array:
+        """The same numbers in a buffer of another dtype, in exchange for this one."""
+        if buffer.dtype == dtype_of(dtype):
+            return buffer
+        cast = self.buffers.take(buffer.size, dtype)
+        cast[...] = buffer
+        self.buffers.give_back(buffer)
+        return cast
 
     def wait(self) -> None:
         """Finish the collectives that were left in flight."""
@@ -151,13 +192,31 @@ class Strategy(ABC):
             self.works.pop(0).wait()
 
     def update(self) -> None:
-        """Clip, if asked for, and update what this rank has moments for."""
+        """Update what this rank has moments for, all ranks or none.
+
+        Gradients are clipped if asked for. If any rank's are not finite and the policy votes on it, nobody
+        updates, and nobody's count of updates moves.
+        """
+        scale = 1.0 if self.loss_scale is None else 1 / self.loss_scale.value
+        if self.precision.votes:
+            finite = self._all_finite()
+            if self.loss_scale is not None:
+                self.loss_scale.learn(finite)
+            if not finite:
+                return
         if self.options.max_norm is not None:
-            scale = clip_scale(self._global_square_sum(), self.options.max_norm)
-            for params in self.layers:
-                params.grad *= scale
+            scale *= clip_scale(self._global_square_sum() * scale**2, self.options.max_norm)
+        self.updates += 1
         for params in self.layers:
-            params.update(self.optimizer, self.iteration + 1)
+            params.update(self.optimizer, self.updates, scale)
+
+    def _all_finite(self) -> bool:
+        # Every rank votes on its own blocks: between them they are the whole reduced gradient.
+        own = (piece for params in self.layers for (piece,) in pieces(params.own_grad))
+        vote = np.array([float(any(not np.isfinite(piece).all() for piece in own))])
+        with self.labelled(None, kind="control"):
+            self.comm.all_reduce(IN_PLACE, vote, operator="max").wait()
+        return not vote[0]
 
     def _global_square_sum(self) -> float:
         # Over this rank's own blocks, in plain data parallelism too, so that all strategies add alike.
@@ -168,7 +227,16 @@ class Strategy(ABC):
 
     def gather_updated_weights(self) -> None:
         """Every rank's updated block to every rank: the second half of an all-reduce."""
+        gathered = []
         for layer, params in enumerate(self.layers):
+            full = params.weight
+            if self.precision.weight_wire != self.precision.weight:
+                full = self.buffers.take(params.size, self.precision.weight_wire)
+                full[params.own] = params.own_weight
             with self.labelled(layer):
-                self.works.append(self.comm.all_gather(IN_PLACE, params.weight, sizes=params.sizes))
+                self.works.append(self.comm.all_gather(IN_PLACE, full, sizes=params.sizes))
+            gathered.append(full)
         self.wait()
+        for params, full in zip(self.layers, gathered, strict=True):
+            if full is not params.weight:
+                params.weight[...] = full

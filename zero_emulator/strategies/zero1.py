@@ -1,6 +1,10 @@
 """ZeRO-1: the optimizer state is sharded. The update goes between the two halves of the all-reduce."""
 
+from typing import Any
+
 from collectives.communicator import IN_PLACE
+from zero_emulator.dtypes import dtype_of
+from zero_emulator.layer_params import LayerParams
 from zero_emulator.layout import Array
 from zero_emulator.strategies.base import Strategy
 
@@ -15,13 +19,29 @@ class Zero1(Strategy):
     name = "zero1"
     stage = 1
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.reduced: list[tuple[LayerParams, Array]] = []  # in another dtype, on their way
+
     def after_backward(self, layer: int, micro_batch: int, gradient: Array) -> None:
-        self.accumulate(layer, gradient)
-        if micro_batch == self.options.micro_batches - 1:
-            params = self.layers[layer]
-            self.works.append(self.comm.reduce_scatter(IN_PLACE, params.grad, sizes=params.sizes))
+        self.close(layer)
+        self.accumulate(layer, micro_batch, gradient)
+        if micro_batch < self.options.micro_batches - 1:
+            return
+        params = self.layers[layer]
+        wire = params.summed_grad
+        if wire.dtype != dtype_of(self.precision.reduce):
+            wire = self.buffers.take(params.size, self.precision.reduce)
+            wire[...] = params.summed_grad
+            self.reduced.append((params, wire))
+        self.works.append(self.comm.reduce_scatter(IN_PLACE, wire, sizes=params.sizes))
 
     def finish_iteration(self) -> None:
         self.wait()
+        for params, wire in self.reduced:
+            params.own_grad[...] = wire[params.own]
+        self.reduced.clear()
+        for params in self.layers:
+            params.narrow_grad()
         self.update()
         self.gather_updated_weights()

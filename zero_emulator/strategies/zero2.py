@@ -3,17 +3,20 @@
 from typing import Any, NamedTuple
 
 from collectives.work import Work
+from zero_emulator.dtypes import add_into
+from zero_emulator.layer_params import LayerParams
 from zero_emulator.layout import Array
 from zero_emulator.strategies.base import Strategy
 
 
 class _Reducing(NamedTuple):
-    """A reduce-scatter in flight, of ``full`` into ``block``, which is the shard or is then added to it."""
+    """A reduce-scatter in flight, of ``full`` into ``block``, which is the shard or is added to it."""
 
     work: Work
     full: Array
     block: Array
-    shard: Array
+    params: LayerParams
+    first: bool
 
 
 class Zero2(Strategy):
@@ -31,22 +34,29 @@ class Zero2(Strategy):
         self.reducing: _Reducing | None = None
 
     def after_backward(self, layer: int, micro_batch: int, gradient: Array) -> None:
+        self.close(layer)
         self.settle()
         params = self.layers[layer]
-        block = params.grad if micro_batch == 0 else self.buffers.take(params.grad.size)
-        work = self.comm.reduce_scatter(gradient, block, sizes=params.sizes)
-        self.reducing = _Reducing(work, gradient, block, params.grad)
+        first = micro_batch == 0
+        # Rounded to what a gradient is kept in before it is reduced, as where the full one is kept.
+        full = self.recast(self.recast(gradient, params.summed_grad.dtype.name), self.precision.reduce)
+        lands_in_place = first and full.dtype == params.summed_grad.dtype
+        shard = params.summed_grad
+        block = shard if lands_in_place else self.buffers.take(shard.size, self.precision.reduce)
+        work = self.comm.reduce_scatter(full, block, sizes=params.sizes)
+        self.reducing = _Reducing(work, full, block, params, first)
 
     def settle(self) -> None:
         """Finish the reduction in flight, and give back what it used."""
         if self.reducing is None:
             return
-        work, full, block, shard = self.reducing
+        work, full, block, params, first = self.reducing
         self.reducing = None
         work.wait()
         self.buffers.give_back(full)
-        if block is not shard:
-            shard += block
+        add_into(params.summed_grad, block, replace=first)
+        params.narrow_grad()
+        if block is not params.summed_grad:
             self.buffers.give_back(block)
 
     def finish_iteration(self) -> None:

@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from collectives.communicator import IN_PLACE
 from collectives.work import Work
+from zero_emulator.dtypes import dtype_of
 from zero_emulator.layout import Array
 from zero_emulator.strategies.base import KeepViews
 from zero_emulator.strategies.zero2 import Zero2
@@ -76,14 +78,18 @@ class Zero3(Zero2):
 
     def before_forward(self, layer: int, micro_batch: int) -> None:
         self.enter()
+        super().before_forward(layer, micro_batch)
 
     def after_forward(self, layer: int, micro_batch: int) -> None:
+        super().after_forward(layer, micro_batch)
         self.leave()
 
     def before_backward(self, layer: int, micro_batch: int) -> None:
         self.enter()
+        super().before_backward(layer, micro_batch)
 
     def after_backward(self, layer: int, micro_batch: int, gradient: Array) -> None:
+        self.close(layer)
         self.leave()
         super().after_backward(layer, micro_batch, gradient)
 
@@ -95,7 +101,7 @@ class Zero3(Zero2):
         super().advance()
         self.at = self.started = 0
 
-    def view(self, layer: int) -> Array:
+    def full_weight(self, layer: int) -> Array:
         visit = self.visits[self.at]
         assert visit.layer == layer, "the trainer visits the layers in the planned order"
         gathered = self.gathered[visit.gather]
@@ -120,13 +126,18 @@ class Zero3(Zero2):
             self.buffers.give_back(self.gathered.pop(visit.gather).view)
 
     def gather(self, layer: int) -> _Gathered:
+        """Start to gather a layer, in the dtype of the wire."""
         params = self.layers[layer]
-        view = self.buffers.take(params.size)
-        work = self.comm.all_gather(params.weight, view, sizes=params.sizes)
+        view = self.buffers.take(params.size, self.precision.weight_wire)
+        if view.dtype == params.weight.dtype:
+            work = self.comm.all_gather(params.weight, view, sizes=params.sizes)
+        else:
+            view[params.own] = params.weight
+            work = self.comm.all_gather(IN_PLACE, view, sizes=params.sizes)
         return _Gathered(work, view, self.versions[:, layer])
 
     def gather_weight(self, layer: int) -> Array:
         gathered = self.gather(layer)
         gathered.work.wait()
         self.check_version(layer, gathered.versions)
-        return gathered.view
+        return gathered.view.astype(dtype_of(self.precision.compute))
