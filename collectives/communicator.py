@@ -160,6 +160,10 @@ class Communicator:
     def time_limit(self, seconds: float) -> None:
         self._in_flight.time_limit = seconds
 
+    def release_scratch(self) -> None:
+        """Let go of the scratch memory that earlier calls have left for later ones."""
+        self._scratch.clear()
+
     def close(self) -> None:
         """Give back what the transport holds. No Work may be in flight."""
         if num_in_flight := len(self._own_works()):

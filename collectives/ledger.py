@@ -65,6 +65,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
+        self.exchanges = 0  # values that went past the ledger: set-up and reports, never a model's numbers
 
     def sent(self, kind: Kind | None = None) -> int:
         """Bytes that this rank has sent, of one kind or of all."""

@@ -24,3 +24,7 @@ class ScratchPool:
     def give_back(self, buffer: npt.NDArray[Any]) -> None:
         """Nothing of it is in flight any more."""
         self._idle.append(buffer)
+
+    def clear(self) -> None:
+        """Let go of all that is idle."""
+        self._idle.clear()

@@ -15,6 +15,6 @@ def format_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: S
     )
 
 
-def counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str, plural: str | None = None) -> str:
     """``1 rank``, ``2 ranks``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"

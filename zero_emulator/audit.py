@@ -1,7 +1,7 @@
-"""What is proved after an iteration: all ranks hold the same parameters.
+"""What ranks prove to each other: that they used the same parameters, and that the gradient was right.
 
 After an all-gather the ranks are equal even if one owner skipped its update. So the digest is of the views
-that the next forward really used, and compare holds the strategies against each other.
+that the next iteration really used, and compare holds the strategies against each other.
 """
 
 from collections.abc import Sequence
@@ -13,40 +13,52 @@ from collectives.communicator import IN_PLACE, Communicator
 from collectives.ledger import Label
 from zero_emulator.layout import Array
 from zero_emulator.strategies import Strategy
-
-DIGEST_BYTES = 16
+from zero_emulator.theory import DIGEST_BYTES
 
 
 class DigestAudit:
-    """Every rank's digest of the parameters after every ``every``-th iteration, and after the last."""
+    """Every rank's digest of the parameters after every ``every``-th iteration, and after the last.
+
+    ``contradictions`` are views of one layer in one iteration that were not alike: the backward must use what
+    the forward used, in every micro-batch.
+    """
 
     def __init__(self, comm: Communicator, iterations: int, every: int) -> None:
         self.comm, self.iterations, self.every = comm, iterations, every
         self.digests: dict[int, list[str]] = {}
-        self._hash = blake2b(digest_size=DIGEST_BYTES)
+        self.contradictions: list[str] = []
+        self._layers: dict[int, bytes] = {}
 
     def wants(self, iteration: int) -> bool:
+        """Whether the outcome of this iteration is audited."""
         return iteration >= 1 and (iteration % self.every == 0 or iteration == self.iterations)
 
     def saw(self, iteration: int, layer: int, view: Array) -> None:
-        """A forward of ``iteration`` used this view, which is the outcome of the iteration before."""
-        if self.wants(iteration - 1):
-            self._hash.update(view.data)
+        """``iteration`` used this view, which is the outcome of the iteration before."""
+        if not self.wants(iteration - 1):
+            return
+        digest = blake2b(view.data, digest_size=DIGEST_BYTES).digest()
+        if self._layers.setdefault(layer, digest) != digest:
+            self.contradictions.append(
+                f"iteration {iteration}: rank {self.comm.rank} used two different views of layer {layer}"
+            )
 
     def close(self, iteration: int) -> None:
         """All views of the outcome of ``iteration`` have been seen: exchange the digests, as audit bytes."""
         if not self.wants(iteration):
             return
+        layers = b"".join(self._layers[layer] for layer in sorted(self._layers))
+        whole = blake2b(layers, digest_size=DIGEST_BYTES)
         digests = np.empty((self.comm.world_size, DIGEST_BYTES), np.uint8)
-        digests[self.comm.rank] = np.frombuffer(self._hash.digest(), np.uint8)
+        digests[self.comm.rank] = np.frombuffer(whole.digest(), np.uint8)
         sizes = (DIGEST_BYTES,) * self.comm.world_size
         with self.comm.labelled(Label("audit", iteration, "update")):
             self.comm.all_gather(IN_PLACE, digests, sizes=sizes).wait()
         self.digests[iteration] = [digest.tobytes().hex() for digest in digests]
-        self._hash = blake2b(digest_size=DIGEST_BYTES)
+        self._layers.clear()
 
     def close_last(self, strategy: Strategy) -> list[Array]:
-        """The last iteration has no next forward: gather every layer for the audit; the full weights."""
+        """The last iteration has no next: gather every layer for the audit; the full weights."""
         weights = []
         for layer in range(len(strategy.layers)):
             with self.comm.labelled(Label("audit", self.iterations, "update", layer)):
@@ -56,5 +68,18 @@ class DigestAudit:
         return weights
 
 
+def gather_gradients(strategy: Strategy, iteration: int) -> list[Array]:
+    """The full reduced gradient of every layer, as audit bytes, in float64: what serial training finds, too.
+
+    Adam hides a gradient that is too large by a factor; this does not.
+    """
+    gradients = []
+    for layer in range(len(strategy.layers)):
+        with strategy.comm.labelled(Label("audit", iteration, "update", layer)):
+            gradients.append(strategy.gather_gradient(layer).astype(np.float64))
+    return gradients
+
+
 def all_equal(digests: Sequence[str]) -> bool:
+    """Whether every rank has the same."""
     return len(set(digests)) == 1

@@ -90,7 +90,7 @@ def commands() -> None:
 def train(strategy: str, **options: Any) -> None:
     """Train an MLP on --ranks ranks with one strategy, and audit it."""
     ranks, job = _prepare(strategy, **options)
-    if strategy != "zero3" and (job.config.prefetch or job.config.keep_views != "none"):
+    if not STRATEGIES[strategy].gathers_views and (job.config.prefetch or job.config.keep_views != "none"):
         raise click.UsageError(f"--prefetch and --keep-views are for zero3: {strategy} gathers no views")
     run_on_ranks(ranks, job.transport, job.train)
 

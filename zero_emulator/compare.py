@@ -1,10 +1,12 @@
 """The same model through every strategy and serially: bit for bit alike, and close to serial."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 import numpy as np
 
+from collectives.blocks import bounds, even_cut
 from collectives.transports.base import Transport
 from zero_emulator.batches import global_batches
 from zero_emulator.config import RunConfig
@@ -13,43 +15,63 @@ from zero_emulator.layout import Array
 from zero_emulator.losses import LOSSES
 from zero_emulator.model import initial_parameters
 from zero_emulator.run import Outcome
-from zero_emulator.serial import train_serially
+from zero_emulator.serial import loss_and_gradients, train_serially
 from zero_emulator.strategies import STRATEGIES
 
 SERIAL_TOLERANCE = {"float64": 1e-12, "float32": 1e-3}
 """Absolute, in a parameter, by the dtype of the weights. Sums in another order drift apart with every
 iteration, by rounding alone; what narrower weights lose by it is shown, not judged."""
 
+GRADIENT_TOLERANCE = {"float64": 1e-12, "float32": 1e-4, "bfloat16": 0.1, "float16": 0.1}
+"""Of the first gradient, relative to its largest element. No drift here, so a wrong factor cannot hide."""
+
 
 @dataclass(frozen=True)
 class Comparison:
-    """Every strategy's run, and the largest difference of its parameters from those of serial training."""
+    """Every strategy's run, and how far it is from serial training, the most on any rank.
+
+    ``differences`` are of parameters, ``gradient_errors`` of the first iteration's gradient, relative.
+    """
 
     outcomes: dict[str, Outcome]
     differences: dict[str, float]
+    gradient_errors: dict[str, float]
 
-    def disagreements(self, micro_batches: int) -> list[str]:
-        """Strategies that must agree bit for bit after every iteration, and do not.
-
-        All four with one micro-batch; with more, those that reduce once an iteration and those that reduce
-        every micro-batch add in different orders.
-        """
-        found = []
-        for group in must_agree(micro_batches):
-            first = self.outcomes[group[0]].digests
-            for other in group[1:]:
-                digests = self.outcomes[other].digests
-                apart = [iteration for iteration in first if digests[iteration][0] != first[iteration][0]]
-                if apart:
-                    found.append(f"{other} differs from {group[0]} from iteration {apart[0]} on")
+    def faults(self, config: RunConfig) -> dict[str, list[str]]:
+        """What is wrong with each strategy beside the others and beside serial training."""
+        weight = config.policy.weight
+        checks = (
+            (self.differences, SERIAL_TOLERANCE.get(weight), "a parameter differs from serial training by"),
+            (self.gradient_errors, GRADIENT_TOLERANCE[weight], "the first gradient is off by a relative"),
+        )
+        found: dict[str, list[str]] = {name: [] for name in self.outcomes}
+        for group in must_agree(config.micro_batches):
+            for name in group[1:]:
+                found[name] += self._apart(group[0], name)
+        for values, tolerance, what in checks:
+            for name, value in values.items():
+                # Not "value > tolerance": what is no number is beyond every tolerance.
+                if tolerance is not None and not value <= tolerance:
+                    found[name].append(f"{name}: {what} {value:.2g}, more than {tolerance:g}")
         return found
+
+    def _apart(self, first: str, other: str) -> list[str]:
+        """From where on two strategies' digests differ, if they do."""
+        expected, digests = self.outcomes[first].digests, self.outcomes[other].digests
+        apart = [iteration for iteration in expected if digests[iteration][0] != expected[iteration][0]]
+        return [f"{other} differs from {first} from iteration {apart[0]} on"] if apart else []
 
 
 def must_agree(micro_batches: int) -> tuple[tuple[str, ...], ...]:
-    """Groups of strategies that must give the same bits."""
+    """Groups of strategies that must give the same bits after every iteration.
+
+    All of them with one micro-batch; with more, those that reduce once an iteration and those that reduce
+    every micro-batch add in different orders.
+    """
     if micro_batches == 1:
         return (tuple(STRATEGIES),)
-    return ("ddp", "zero1"), ("zero2", "zero3")
+    groups = groupby(STRATEGIES, lambda name: STRATEGIES[name].reduces_every_micro_batch)
+    return tuple(tuple(names) for _, names in groups)
 
 
 def compare(
@@ -59,34 +81,60 @@ def compare(
     *,
     run_one: Callable[[RunConfig], Outcome],
 ) -> Comparison:
-    """Run every strategy, then train serially on rank 0; all ranks get the same comparison."""
+    """Run every strategy, then train serially on every rank; all ranks get the same comparison.
+
+    Every rank does, so that each holds its own outcome against serial training and nobody waits for another.
+    """
     outcomes = {name: run_one(replace(config, strategy=name)) for name in STRATEGIES}
-    differences: dict[str, float] = {}
-    if transport.rank == 0:
-        serial = serial_weights(config, dataset)
-        differences = {
-            name: largest_difference(outcome.weights, serial) for name, outcome in outcomes.items()
-        }
-    return Comparison(outcomes, transport.exchange(differences)[0])
+    weights, gradients = serial_weights(config, dataset), first_gradients(config, dataset)
+    own = {
+        name: (
+            largest_difference(outcome.weights, weights),
+            largest_difference(outcome.gradients or [], gradients) / largest_difference(gradients),
+        )
+        for name, outcome in outcomes.items()
+    }
+    found = transport.exchange(own, config.time_limit)
+    worst = {name: np.max([one[name] for one in found], axis=0) for name in outcomes}  # NaN stays NaN
+    return Comparison(
+        outcomes,
+        {name: float(difference) for name, (difference, _) in worst.items()},
+        {name: float(error) for name, (_, error) in worst.items()},
+    )
 
 
 def serial_weights(config: RunConfig, dataset: Dataset) -> list[Array]:
     """The parameters after the same training in one process."""
     layers = config.make_layers(dataset)
     weights = initial_parameters(layers, config.seed, config.policy.compute)
-    train_serially(
-        layers,
-        weights,
-        config.make_optimizer(),
-        LOSSES[config.loss],
-        global_batches(config, dataset),
-        micro_batches=config.micro_batches,
-        max_norm=config.clip,
-    )
+    with np.errstate(over="ignore", invalid="ignore"):
+        train_serially(
+            layers,
+            weights,
+            config.make_optimizer(),
+            LOSSES[config.loss],
+            global_batches(config, dataset),
+            micro_batches=config.micro_batches,
+            max_norm=config.clip,
+        )
     return weights
 
 
-def largest_difference(left: list[Array], right: list[Array]) -> float:
-    """The largest absolute difference between two sets of parameters; NaN if either has one."""
-    pairs = zip(left, right, strict=True)
+def first_gradients(config: RunConfig, dataset: Dataset) -> list[Array]:
+    """The gradient of the first global batch in one process, before clipping."""
+    layers = config.make_layers(dataset)
+    weights = initial_parameters(layers, config.seed, config.policy.compute)
+    x, y = next(iter(global_batches(config, dataset)))
+    total = [np.zeros_like(params) for params in weights]
+    for part in bounds(even_cut(len(x), config.micro_batches)):
+        _, gradients = loss_and_gradients(layers, weights, LOSSES[config.loss], x[part], y[part], len(x))
+        for sum_, gradient in zip(total, gradients, strict=True):
+            sum_ += gradient
+    return total
+
+
+def largest_difference(left: Sequence[Array], right: Sequence[Array] | None = None) -> float:
+    """The largest absolute difference between two sets of arrays, or from zero; NaN if either has one."""
+    others = [np.zeros_like(array) for array in left] if right is None else right
+    pairs = zip(left, others, strict=True)
     return float(np.max([np.max(np.abs(a - b), initial=0.0) for a, b in pairs]))  # NaN stays NaN

@@ -5,7 +5,6 @@ import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from math import isfinite
 from pathlib import Path
 
@@ -13,14 +12,14 @@ import click
 
 from collectives.command import EXIT_OK, EXIT_REFUTED
 from collectives.transports.base import Transport
-from zero_emulator.compare import SERIAL_TOLERANCE, compare, must_agree
+from zero_emulator.compare import compare, must_agree
 from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
 from zero_emulator.files import write_whole
 from zero_emulator.progress import Progress
 from zero_emulator.ranks import is_terminal
 from zero_emulator.record import Json, describe_environment, event_lines, event_messages, run_record
-from zero_emulator.report import compare_table, describe_run
+from zero_emulator.report import describe_comparison, describe_run
 from zero_emulator.run import Outcome, run
 
 COMPARE_SCHEMA = "zero-emulator/compare/1"
@@ -49,32 +48,29 @@ class Job:
 
     def compare(self, transport: Transport) -> int:
         """The same run through every strategy and serially; the exit code."""
-        found = compare(self.config, self.dataset, transport, run_one=partial(self._run, transport=transport))
+
+        def run_one(config: RunConfig) -> Outcome:
+            return self._run(config, transport, audit_gradients=True)
+
+        found = compare(self.config, self.dataset, transport, run_one=run_one)
         runs = {
             name: self._record_of(outcome.config, transport, outcome)
             for name, outcome in found.outcomes.items()
         }
-        tolerance = SERIAL_TOLERANCE.get(self.config.policy.weight)
-
-        def close_enough(difference: float) -> bool:
-            return tolerance is None or difference <= tolerance
-
+        apart = found.faults(self.config)
         verdicts = {
-            name: "pass" if record["verdict"] == "pass" and close_enough(found.differences[name]) else "fail"
+            name: "pass" if record["verdict"] == "pass" and not apart[name] else "fail"
             for name, record in runs.items()
         }
-        disagreements = found.disagreements(self.config.micro_batches)
-        passed = not disagreements and set(verdicts.values()) == {"pass"}
+        passed = set(verdicts.values()) == {"pass"}
         document: Json = {
             "schema": COMPARE_SCHEMA,
             "runs": runs,
-            "differences_from_serial": {
-                name: difference if isfinite(difference) else None
-                for name, difference in found.differences.items()
-            },
-            "serial_tolerance": tolerance,
+            "differences_from_serial": _finite(found.differences),
+            "gradient_errors": _finite(found.gradient_errors),
+            "faults": apart,
             "verdicts": verdicts,
-            "disagreements": disagreements,
+            "agreement": [list(group) for group in must_agree(self.config.micro_batches)],
             "verdict": "pass" if passed else "fail",
         }
         if transport.rank == 0:
@@ -83,10 +79,10 @@ class Job:
                 for name, outcome in found.outcomes.items()
                 for line in event_lines(event_messages(outcome), strategy=name)
             )
-            self._publish(document, self._describe_comparison(document))
+            self._publish(document, describe_comparison(document))
         return EXIT_OK if passed else EXIT_REFUTED
 
-    def _run(self, config: RunConfig, transport: Transport) -> Outcome:
+    def _run(self, config: RunConfig, transport: Transport, *, audit_gradients: bool = False) -> Outcome:
         progress = Progress(config.strategy, config.iterations, terminal=is_terminal("stderr"))
         speaks = transport.rank == 0 and not (self.quiet or self.json)
         return run(
@@ -95,6 +91,7 @@ class Job:
             transport,
             on_iteration=progress if speaks else lambda iteration: None,
             keep_events=self.events is not None,
+            audit_gradients=audit_gradients,
         )
 
     def _record_of(self, config: RunConfig, transport: Transport, outcome: Outcome) -> Json:
@@ -103,25 +100,6 @@ class Job:
         ]
         environment = describe_environment(self.transport) | {"data": self.dataset.name}
         return run_record(config, layers, outcome, environment)
-
-    def _describe_comparison(self, document: Json) -> str:
-        config = self.config
-        first = next(iter(document["runs"].values()))
-        agreement = document["disagreements"] or [
-            f"{' = '.join(group)}, bit for bit, after every audited iteration"
-            for group in must_agree(config.micro_batches)
-        ]
-        return "\n".join(
-            [
-                f"{first['num_params']} parameters on {first['world_size']} ranks, {config.iterations} "
-                f"iterations of {config.batch_size} samples, {config.micro_batches} micro-batches, "
-                f"{config.optimizer}, {config.policy.name}",
-                compare_table(document["runs"], document["differences_from_serial"], document["verdicts"]),
-                *agreement,
-                *(fault for record in document["runs"].values() for fault in record["faults"]),
-                f"verdict {document['verdict']}",
-            ]
-        )
 
     def _write_events(self, lines: Iterable[str]) -> None:
         if self.events is not None:
@@ -134,9 +112,8 @@ class Job:
             click.echo(json.dumps(document, allow_nan=False))
         else:
             shown = text.splitlines()[-1] if self.quiet else text
-            click.echo(
-                _painted(shown), color=True
-            )  # a rank writes into a pipe, and click would strip colours
+            # A rank writes into a pipe, where click would strip colours.
+            click.echo(_painted(shown), color=True)
 
 
 def _painted(text: str) -> str:
@@ -145,3 +122,8 @@ def _painted(text: str) -> str:
         return text
     colours = {"pass": "green", "fail": "red"}
     return re.sub(r"\b(pass|fail)$", lambda word: click.style(word[0], colours[word[0]]), text, flags=re.M)
+
+
+def _finite(values: dict[str, float]) -> dict[str, float | None]:
+    """Numbers for JSON, which has no NaN."""
+    return {name: value if isfinite(value) else None for name, value in values.items()}

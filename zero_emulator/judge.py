@@ -5,24 +5,51 @@ from itertools import permutations
 from typing import get_args
 
 from collectives.ledger import Kind
+from zero_emulator import theory
 from zero_emulator.audit import all_equal
 from zero_emulator.config import RunConfig
+from zero_emulator.precision import ITEMSIZE
 from zero_emulator.run import Outcome
-from zero_emulator.strategies import STRATEGIES
-from zero_emulator.theory import Flow, Sizes, iteration_traffic, iteration_uses, persistent_bytes
+from zero_emulator.theory import Flow, Sizes
+from zero_emulator.traffic import IterationTraffic
 
 
 def expected_traffic(config: RunConfig, layers: Sequence[Sizes], rank: int) -> dict[tuple[str, str], Flow]:
-    """What a rank of this run must send and receive in every iteration, by (phase, collective)."""
-    uses = iteration_uses(config.strategy, config.micro_batches, config.keep_views, config.policy)
-    return iteration_traffic(uses, layers, rank)
+    """What a rank must send and receive for training in every iteration, by (phase, collective)."""
+    return theory.iteration_traffic(_uses(config), layers, rank)
 
 
-def expected_kept(config: RunConfig, layers: Sequence[Sizes], rank: int) -> dict[str, int]:
+def expected_overhead(
+    config: RunConfig, layers: Sequence[Sizes], rank: int, iteration: int, *, gradient_audit: bool
+) -> dict[Kind, Flow]:
+    """What a rank must send and receive besides in one iteration: control and audit."""
+    world_size = len(layers[0])
+    calls = theory.num_calls(_uses(config), len(layers))
+    audit = theory.NOTHING
+    if iteration % config.audit_every == 0 or iteration == config.iterations:
+        audit += theory.digests(world_size, rank)
+        calls += 1
+    if iteration == config.iterations and config.strategy == "zero3":
+        audit += theory.gathered_layers(layers, rank, ITEMSIZE[config.policy.weight_wire])
+        calls += len(layers)
+    if iteration == 1 and gradient_audit and config.strategy != "ddp":
+        audit += theory.gathered_layers(layers, rank, ITEMSIZE[config.policy.summed_gradient])
+        calls += len(layers)
+    scalars = (config.clip is not None) + config.policy.votes
+    control = theory.versions(len(layers), world_size, rank)
+    control += theory.scalar_all_reduces(scalars, world_size, rank)
+    control += theory.call_checks(calls + 1 + scalars, world_size, rank)
+    return {"control": control, "audit": audit}
+
+
+def expected_persistent(config: RunConfig, layers: Sequence[Sizes], rank: int) -> dict[str, int]:
     """What a rank of this run must keep between iterations, in bytes by kind."""
-    num_moments = len(config.make_optimizer().new_state(0, "float32"))
-    stage = STRATEGIES[config.strategy].stage
-    return persistent_bytes(stage, layers, rank, config.policy, num_moments)
+    moments = theory.num_moments(config.optimizer, config.momentum)
+    return theory.persistent_bytes(config.strategy, layers, rank, config.policy, moments)
+
+
+def _uses(config: RunConfig) -> tuple[theory.Use, ...]:
+    return theory.USES[config.strategy](config.micro_batches, config.keep_views, config.policy)
 
 
 def faults(config: RunConfig, layers: Sequence[Sizes], outcome: Outcome) -> list[str]:
@@ -31,7 +58,8 @@ def faults(config: RunConfig, layers: Sequence[Sizes], outcome: Outcome) -> list
         *_loss_faults(outcome),
         *_traffic_faults(config, layers, outcome),
         *_pairing_faults(outcome),
-        *_kept_faults(config, layers, outcome),
+        *_persistent_faults(config, layers, outcome),
+        *(fault for report in outcome.reports for fault in report.contradictions),
         *(
             f"iteration {iteration}: the ranks hold different parameters, digests {', '.join(digests)}"
             for iteration, digests in outcome.digests.items()
@@ -40,15 +68,36 @@ def faults(config: RunConfig, layers: Sequence[Sizes], outcome: Outcome) -> list
     ]
 
 
+def _loss_faults(outcome: Outcome) -> Iterator[str]:
+    if outcome.first_bad_loss is not None:
+        yield f"iteration {outcome.first_bad_loss}: the loss is not finite: lower --lr, or --clip"
+
+
 def _traffic_faults(config: RunConfig, layers: Sequence[Sizes], outcome: Outcome) -> Iterator[str]:
+    """Whatever was counted that no closed form expects, or was expected and not counted."""
     for rank, report in enumerate(outcome.reports):
-        expected = expected_traffic(config, layers, rank)
-        for iteration in range(1, config.iterations + 1):
+        training = expected_traffic(config, layers, rank)
+        iterations = range(1, config.iterations + 1)
+        for iteration in iterations:
             counted = report.traffic.by_iteration[iteration]
-            if not counted.equals(expected):
+            where = f"iteration {iteration}, rank {rank}"
+            if not counted.equals(training):
                 flows = {key: Flow(counted.sent[key], counted.received[key]) for key in counted.calls}
-                where = f"iteration {iteration}, rank {rank}"
-                yield f"{where}: counted {_flows(flows)}, expected {_flows(expected)} (bytes sent/received)"
+                yield f"{where}: counted {_flows(flows)}, expected {_flows(training)} (bytes sent/received)"
+            overhead = expected_overhead(
+                config, layers, rank, iteration, gradient_audit=outcome.gradients is not None
+            )
+            for kind, expected in overhead.items():
+                if counted.overhead(kind) != expected:
+                    yield (
+                        f"{where}: counted {_flow(counted.overhead(kind))} {kind} bytes, expected "
+                        f"{_flow(expected)} (sent/received)"
+                    )
+        for other in report.traffic.by_iteration.keys() - set(iterations):
+            if report.traffic.by_iteration[other] != IterationTraffic():
+                yield f"rank {rank} counted bytes outside its iterations, as of iteration {other}"
+        if report.exchanges:
+            yield f"rank {rank} exchanged {report.exchanges} values past the ledger"
 
 
 def _pairing_faults(outcome: Outcome) -> Iterator[str]:
@@ -65,25 +114,21 @@ def _pairing_faults(outcome: Outcome) -> Iterator[str]:
                 )
 
 
-def _loss_faults(outcome: Outcome) -> Iterator[str]:
-    if outcome.first_bad_loss is not None:
-        yield f"iteration {outcome.first_bad_loss}: the loss is not finite: lower --lr, or --clip"
+def _persistent_faults(config: RunConfig, layers: Sequence[Sizes], outcome: Outcome) -> Iterator[str]:
+    for rank, report in enumerate(outcome.reports):
+        expected = expected_persistent(config, layers, rank)
+        if report.persistent != expected:
+            yield f"rank {rank} keeps {_sizes(report.persistent)}, expected {_sizes(expected)}"
+
+
+def _flow(flow: Flow) -> str:
+    return f"{flow.sent}/{flow.received}"
 
 
 def _flows(flows: dict[tuple[str, str], Flow]) -> str:
-    """Bytes sent and received, flow by flow."""
-    parts = (
-        f"{phase} {collective} {flow.sent}/{flow.received}" for (phase, collective), flow in flows.items()
-    )
+    parts = (f"{phase} {collective} {_flow(flow)}" for (phase, collective), flow in flows.items())
     return " and ".join(parts) or "nothing"
 
 
-def _kept_faults(config: RunConfig, layers: Sequence[Sizes], outcome: Outcome) -> Iterator[str]:
-    for rank, report in enumerate(outcome.reports):
-        expected = expected_kept(config, layers, rank)
-        if report.kept != expected:
-            yield f"rank {rank} keeps {_sizes(report.kept)}, expected {_sizes(expected)}"
-
-
-def _sizes(kept: dict[str, int]) -> str:
-    return ", ".join(f"{num_bytes} bytes of {kind}" for kind, num_bytes in kept.items())
+def _sizes(persistent: dict[str, int]) -> str:
+    return ", ".join(f"{num_bytes} bytes of {kind}" for kind, num_bytes in persistent.items())

@@ -40,7 +40,7 @@ def run_record(
             _iteration(config, layers, outcome, iteration) for iteration in range(1, config.iterations + 1)
         ],
         "gathers_a_layer": _gathers_a_layer(config, len(layers), outcome),
-        "persistent": [dict(report.kept) for report in outcome.reports],
+        "persistent": [dict(report.persistent) for report in outcome.reports],
         "totals": [
             {kind: report.traffic.sent[kind] for kind in ("training", "control", "audit")}
             for report in outcome.reports
@@ -91,8 +91,8 @@ def _traffic(rank: int, counted: IterationTraffic, config: RunConfig, layers: Se
         "received": _fold(counted.received, 1),
         "sent_by_phase": _fold(counted.sent, 0),
         "expected_sent": sum(flow.sent for flow in expected.values()),
-        "control_sent": counted.other["control"],
-        "audit_sent": counted.other["audit"],
+        "control_sent": counted.other_sent["control"],
+        "audit_sent": counted.other_sent["audit"],
     }
 
 

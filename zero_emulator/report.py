@@ -1,9 +1,9 @@
 """What a person reads after a run: pure functions of run records."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from collectives.table import format_table
+from collectives.table import counted, format_table
 from zero_emulator.theory import CLAIMS
 
 Json = dict[str, Any]
@@ -20,41 +20,63 @@ def describe_run(record: Json) -> str:
         f"test accuracy {record['test_accuracy']:.3f}",
         f"  sent an iteration   {_span(sent)} bytes a rank, expected "
         f"{_span([rank['expected_sent'] for rank in last['traffic']])}; {_multiple(last)} f(N)Ψ, "
-        f"claim {CLAIMS[config['strategy']].formula}",
+        f"claim {CLAIMS[config['strategy']]}Ψ",
         f"  sent in all         {_span([rank['training'] for rank in record['totals']])} training, "
         f"{_span([rank['control'] for rank in record['totals']])} control and "
         f"{_span([rank['audit'] for rank in record['totals']])} audit bytes a rank",
-        f"  kept                {_kept_per_param(record):.4g} bytes a parameter",
+        f"  persistent          {_persistent_per_param(record):.4g} bytes a parameter",
         f"  parameters          {_identical(record)}",
         f"verdict {record['verdict']}",
     ]
     return "\n".join(lines + [f"  {fault}" for fault in record["faults"]])
 
 
-def compare_table(
-    records: Mapping[str, Json], differences: Mapping[str, float | None], verdicts: Json
-) -> str:
-    """A row a strategy: what it keeps, what it claims, what it must send, what each rank has sent."""
+def describe_comparison(document: Json) -> str:
+    """The model, a row a strategy, who agreed with whom bit for bit, and the verdict."""
+    runs = document["runs"]
+    first = next(iter(runs.values()))
+    config = first["config"]
+    faults = [fault for one in document["faults"].values() for fault in one]
+    return "\n".join(
+        [
+            f"{counted(first['num_params'], 'parameter')} on {counted(first['world_size'], 'rank')}, "
+            f"{counted(config['iterations'], 'iteration')} of {counted(config['batch_size'], 'sample')}, "
+            f"{counted(config['micro_batches'], 'micro-batch', 'micro-batches')}, {config['optimizer']}, "
+            f"{_precision(config)}",
+            _comparison_table(document),
+            *(
+                f"{' = '.join(group)}, bit for bit, after every audited iteration"
+                for group in document["agreement"]
+                if not faults
+            ),
+            *faults,
+            *(f"{name}, {fault}" for name, record in runs.items() for fault in record["faults"]),
+            f"verdict {document['verdict']}",
+        ]
+    )
+
+
+def _comparison_table(document: Json) -> str:
     head = [
-        "strategy", "kept B/param", "claim", "exact bytes", "counted bytes", "x f(N)Ψ", "gathers/layer",
+        "strategy", "persistent B/param", "claim", "exact bytes", "counted bytes", "x f(N)Ψ", "gathers/layer",
         "digest", "vs serial", "verdict",
     ]  # fmt: skip
     rows = []
-    for name, record in records.items():
+    for name, record in document["runs"].items():
         last = record["iterations"][-1]
         traffic = last["traffic"]
         rows.append(
             [
                 name,
-                f"{_kept_per_param(record):.4g}",
-                CLAIMS[name].formula,
+                f"{_persistent_per_param(record):.4g}",
+                f"{CLAIMS[name]}Ψ",
                 _span([rank["expected_sent"] for rank in traffic]),
                 _span([sum(rank["sent"].values()) for rank in traffic]),
                 _multiple(last),
                 f"{record['gathers_a_layer']:.3g}",
                 last["digests"][0][:8],
-                _number(differences[name], ".1e"),
-                verdicts[name],
+                _number(document["differences_from_serial"][name], ".1e"),
+                document["verdicts"][name],
             ]
         )
     return format_table(head, rows, right=(1, 3, 4, 5, 6, 8))
@@ -64,7 +86,7 @@ def _precision(config: Json) -> str:
     return str(config["precision"] or config["dtype"] or "float32")
 
 
-def _kept_per_param(record: Json) -> float:
+def _persistent_per_param(record: Json) -> float:
     """On the rank that keeps most."""
     most: int = max(sum(kept.values()) for kept in record["persistent"])
     return most / float(record["num_params"])

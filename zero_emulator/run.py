@@ -10,13 +10,13 @@ from collectives.communicator import Communicator
 from collectives.ledger import Entry, Ledger
 from collectives.transports.base import Transport
 from collectives.transports.metered import MeteredTransport
-from zero_emulator.audit import DigestAudit
+from zero_emulator.audit import DigestAudit, gather_gradients
 from zero_emulator.batches import global_batches
 from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
 from zero_emulator.layout import Array
 from zero_emulator.losses import LOSSES
-from zero_emulator.memory import kept_bytes
+from zero_emulator.memory import alive_bytes
 from zero_emulator.metrics import accuracy
 from zero_emulator.strategies import STRATEGIES
 from zero_emulator.traffic import RunTraffic, sum_up
@@ -29,7 +29,9 @@ class RankReport:
 
     loss_shares: list[float]
     traffic: RunTraffic
-    kept: dict[str, int]
+    exchanges: int  # values that went past the ledger
+    persistent: dict[str, int]  # bytes by kind
+    contradictions: list[str]
     entries: list[Entry]
     host: str
 
@@ -42,6 +44,7 @@ class Outcome:
     reports: list[RankReport]
     digests: dict[int, list[str]]
     weights: list[Array]
+    gradients: list[Array] | None  # of the first iteration, where they were audited
     test_accuracy: float
     seconds: float
 
@@ -63,6 +66,7 @@ def run(
     *,
     on_iteration: Callable[[int], object] = lambda iteration: None,
     keep_events: bool = False,
+    audit_gradients: bool = False,
     poison: bool = False,
 ) -> Outcome:
     """Train on this rank of ``transport`` and audit; every rank calls it and gets the same outcome.
@@ -84,16 +88,28 @@ def run(
     )
     audit = DigestAudit(comm, config.iterations, config.audit_every)
     trainer = Trainer(layers, LOSSES[config.loss], strategy, audit.saw)
-    shares = []
+    shares: list[float] = []
+    gradients: list[Array] | None = None
+    loss_scale = 1.0 if strategy.loss_scale is None else strategy.loss_scale.value
     for iteration, (x, y) in enumerate(global_batches(config, dataset), start=1):
         shares.append(trainer.iterate(x, y))
         audit.close(iteration - 1)
+        if iteration == 1 and audit_gradients:
+            gradients = [gradient / loss_scale for gradient in gather_gradients(strategy, iteration)]
         on_iteration(iteration)
-    kept = kept_bytes(strategy)
+    persistent = alive_bytes(strategy)
     weights = audit.close_last(strategy)
     entries = ledger.entries if keep_events else []
-    report = RankReport(shares, sum_up(ledger.entries), kept, entries, platform.node())
+    report = RankReport(
+        shares,
+        sum_up(ledger.entries),
+        ledger.exchanges,
+        persistent,
+        audit.contradictions,
+        entries,
+        platform.node(),
+    )
     reports = comm.exchange(report)
     test_x = dataset.test_x.astype(config.policy.compute)
     quality = accuracy(layers, weights, test_x, dataset.test_y)
-    return Outcome(config, reports, audit.digests, weights, quality, time.monotonic() - start)
+    return Outcome(config, reports, audit.digests, weights, gradients, quality, time.monotonic() - start)

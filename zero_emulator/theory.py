@@ -9,16 +9,14 @@ Sources: S. Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trill
 P. Patarasuk and X. Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations, JPDC 2009.
 """
 
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from zero_emulator.layer_params import SHARDED_FROM
+from collectives.blocks import even_cut
 from zero_emulator.precision import ITEMSIZE, Precision
-from zero_emulator.strategies.base import KeepViews
 
 Sizes = tuple[int, ...]
+KeepViews = Literal["none", "last", "all"]
 
 
 class Flow(NamedTuple):
@@ -26,6 +24,16 @@ class Flow(NamedTuple):
 
     sent: int
     received: int
+
+    def __add__(self, other: object) -> "Flow":  # of flows, not of tuples
+        assert isinstance(other, Flow)
+        return Flow(self.sent + other.sent, self.received + other.received)
+
+    def times(self, number: int) -> "Flow":
+        return Flow(number * self.sent, number * self.received)
+
+
+NOTHING = Flow(0, 0)
 
 
 def ring_reduce_scatter(sizes: Sizes, rank: int) -> Flow:
@@ -40,8 +48,7 @@ def ring_all_gather(sizes: Sizes, rank: int) -> Flow:
 
 def ring_all_reduce(sizes: Sizes, rank: int) -> Flow:
     """A reduce-scatter and an all-gather."""
-    first, second = ring_reduce_scatter(sizes, rank), ring_all_gather(sizes, rank)
-    return Flow(first.sent + second.sent, first.received + second.received)
+    return ring_reduce_scatter(sizes, rank) + ring_all_gather(sizes, rank)
 
 
 RING: dict[str, Callable[[Sizes, int], Flow]] = {
@@ -51,20 +58,8 @@ RING: dict[str, Callable[[Sizes, int], Flow]] = {
 }
 
 
-@dataclass(frozen=True)
-class Claim:
-    """What a strategy is said to cost, for N large and one micro-batch: a multiple of Ψ, and why."""
-
-    multiple: int
-    formula: str
-
-
-CLAIMS = {
-    "ddp": Claim(2, "2Ψ"),
-    "zero1": Claim(2, "2Ψ"),
-    "zero2": Claim(2, "2Ψ"),
-    "zero3": Claim(3, "3Ψ"),
-}
+CLAIMS = {"ddp": 2, "zero1": 2, "zero2": 2, "zero3": 3}
+"""What each strategy is said to send, for many ranks and one micro-batch: so many times Ψ."""
 
 
 class Use(NamedTuple):
@@ -77,30 +72,29 @@ class Use(NamedTuple):
     layers: slice = slice(None)
 
 
-def iteration_uses(
-    strategy: str, micro_batches: int, keep_views: KeepViews, precision: Precision
-) -> tuple[Use, ...]:
-    """The collectives of one iteration, times f(N), with M micro-batches.
+def _ddp(m: int, keep_views: KeepViews, precision: Precision) -> tuple[Use, ...]:
+    """2 bg Ψ, an all-reduce, whatever M; reduced in another dtype of br bytes (br + bg) Ψ."""
+    reduce, kept = ITEMSIZE[precision.reduce], ITEMSIZE[precision.summed_gradient]
+    if precision.reduce == precision.summed_gradient:
+        return (Use("backward", "all_reduce", 1, reduce),)
+    return Use("backward", "reduce_scatter", 1, reduce), Use("update", "all_gather", 1, kept)
 
-    On the wire a gradient has bg bytes and a weight bw.
 
-    ddp      2 bg Ψ           an all-reduce, whatever M; reduced in another dtype of br bytes (br + bg) Ψ
-    zero1    (bg + bw) Ψ      a reduce-scatter and an all-gather, whatever M
-    zero2    (M bg + bw) Ψ    a reduce-scatter for each micro-batch
-    zero3    M (2 bw + bg) Ψ  M (bw + bg) Ψ with all views kept; the last layer's bw less with that one kept
-    """
-    m = micro_batches
+def _zero1(m: int, keep_views: KeepViews, precision: Precision) -> tuple[Use, ...]:
+    """(bg + bw) Ψ, a reduce-scatter and an all-gather, whatever M."""
     reduce, weight = ITEMSIZE[precision.reduce], ITEMSIZE[precision.weight_wire]
-    if strategy == "ddp":
-        if precision.reduce == precision.summed_gradient:
-            return (Use("backward", "all_reduce", 1, reduce),)
-        kept = ITEMSIZE[precision.summed_gradient]
-        return Use("backward", "reduce_scatter", 1, reduce), Use("update", "all_gather", 1, kept)
-    if strategy == "zero1":
-        return Use("backward", "reduce_scatter", 1, reduce), Use("update", "all_gather", 1, weight)
-    if strategy == "zero2":
-        return Use("backward", "reduce_scatter", m, reduce), Use("update", "all_gather", 1, weight)
-    assert strategy == "zero3", f"no closed form for {strategy}"
+    return Use("backward", "reduce_scatter", 1, reduce), Use("update", "all_gather", 1, weight)
+
+
+def _zero2(m: int, keep_views: KeepViews, precision: Precision) -> tuple[Use, ...]:
+    """(M bg + bw) Ψ, a reduce-scatter for each micro-batch."""
+    reduce, weight = ITEMSIZE[precision.reduce], ITEMSIZE[precision.weight_wire]
+    return Use("backward", "reduce_scatter", m, reduce), Use("update", "all_gather", 1, weight)
+
+
+def _zero3(m: int, keep_views: KeepViews, precision: Precision) -> tuple[Use, ...]:
+    """M (2 bw + bg) Ψ; M (bw + bg) Ψ with all views kept; the last layer's bw less with that one kept."""
+    reduce, weight = ITEMSIZE[precision.reduce], ITEMSIZE[precision.weight_wire]
     regathered = {"none": slice(None), "last": slice(None, -1), "all": slice(0)}[keep_views]
     return (
         Use("forward", "all_gather", m, weight),
@@ -109,31 +103,91 @@ def iteration_uses(
     )
 
 
+USES: dict[str, Callable[[int, KeepViews, Precision], tuple[Use, ...]]] = {
+    "ddp": _ddp,
+    "zero1": _zero1,
+    "zero2": _zero2,
+    "zero3": _zero3,
+}
+"""By strategy, the collectives of an iteration with M micro-batches. The formulas in their docstrings are
+times f(N); bg and bw are the bytes of a gradient and of a weight on the wire."""
+
+
 def iteration_traffic(uses: Sequence[Use], layers: Sequence[Sizes], rank: int) -> dict[tuple[str, str], Flow]:
     """Bytes that a rank sends and receives in an iteration, by (phase, collective)."""
-    sent: Counter[tuple[str, str]] = Counter()
-    received: Counter[tuple[str, str]] = Counter()
+    flows: dict[tuple[str, str], Flow] = {}
     for use in uses:
         for sizes in layers[use.layers]:
-            flow = RING[use.collective](sizes, rank)
-            sent[use.phase, use.collective] += use.times * use.itemsize * flow.sent
-            received[use.phase, use.collective] += use.times * use.itemsize * flow.received
-    return {key: Flow(sent[key], received[key]) for key in sent}
+            flow = RING[use.collective](sizes, rank).times(use.times * use.itemsize)
+            key = use.phase, use.collective
+            flows[key] = flows.get(key, NOTHING) + flow
+    return flows
+
+
+def num_calls(uses: Sequence[Use], num_layers: int) -> int:
+    """The collectives that an iteration calls for training."""
+    return sum(use.times * len(range(num_layers)[use.layers]) for use in uses)
+
+
+CHECK_BYTES, VERSION_BYTES, SCALAR_BYTES, DIGEST_BYTES = 128, 8, 8, 16
+"""Of a rank's record in a call check, of a version, of a norm or a vote, of a digest."""
+
+
+def call_checks(calls: int, world_size: int, rank: int) -> Flow:
+    """Control: before each call every rank gathers every other's record."""
+    return ring_all_gather((CHECK_BYTES,) * world_size, rank).times(calls)
+
+
+def versions(num_layers: int, world_size: int, rank: int) -> Flow:
+    """Control: after each iteration every rank gathers the versions of every other's shards."""
+    return ring_all_gather((num_layers * VERSION_BYTES,) * world_size, rank)
+
+
+def scalar_all_reduces(number: int, world_size: int, rank: int) -> Flow:
+    """Control: a global norm, and a vote on gradients that are not finite, are one number each."""
+    return ring_all_reduce(even_cut(1, world_size), rank).times(number * SCALAR_BYTES)
+
+
+def digests(world_size: int, rank: int) -> Flow:
+    """Audit: every rank gathers every other's digest."""
+    return ring_all_gather((DIGEST_BYTES,) * world_size, rank)
+
+
+def gathered_layers(layers: Sequence[Sizes], rank: int, itemsize: int) -> Flow:
+    """Audit: every layer once, as weights after the last iteration, or as gradients after the first."""
+    flow = NOTHING
+    for sizes in layers:
+        flow += ring_all_gather(sizes, rank).times(itemsize)
+    return flow
+
+
+KEPT_WHOLE = {
+    "ddp": ("weight", "gradient", "master", "moment"),
+    "zero1": ("weight", "gradient"),
+    "zero2": ("weight",),
+    "zero3": (),
+}
+"""What each strategy keeps whole on every rank; the rest is kept as a block."""
+
+
+def num_moments(optimizer: str, momentum: float | None) -> int:
+    """Moments a parameter: Adam has two, SGD one if it has momentum."""
+    return {"sgd": 1 if momentum else 0, "adam": 2, "adamw": 2}[optimizer]
 
 
 def persistent_bytes(
-    stage: int, layers: Sequence[Sizes], rank: int, precision: Precision, num_moments: int
+    strategy: str, layers: Sequence[Sizes], rank: int, precision: Precision, moments: int
 ) -> dict[str, int]:
     """Bytes that a rank keeps between iterations, by kind.
 
-    With Adam that is 16, 4 + 12/N, 2 + 14/N and 16/N bytes a parameter at stages 0 to 3 in bf16 with an FP32
-    master, and 16, 8 + 8/N, 4 + 12/N and 16/N in plain FP32, which needs no master.
+    With Adam that is 16, 4 + 12/N, 2 + 14/N and 16/N bytes a parameter in bf16 with an FP32 master, for plain
+    data parallelism and ZeRO-1, 2 and 3; and 16, 8 + 8/N, 4 + 12/N and 16/N in plain FP32, without a master.
     """
     whole = sum(map(sum, layers))
     own = sum(sizes[rank] for sizes in layers)
     return {
-        kind: num_bytes * (own if stage >= SHARDED_FROM[kind] else whole)
-        for kind, num_bytes in precision.bytes_a_parameter(num_moments).items()
+        kind: num_bytes * (whole if kind in KEPT_WHOLE[strategy] else own)
+        for kind, num_bytes in precision.bytes_a_parameter(moments).items()
     }
 
 

@@ -14,13 +14,18 @@ PhaseAndCollective = tuple[str, str]
 class IterationTraffic:
     """One rank in one iteration: training by (phase, collective), the rest in all.
 
-    ``sent``, ``received`` and ``other`` are bytes, ``calls`` collectives.
+    ``calls`` are collectives, the others bytes.
     """
 
     sent: Counter[PhaseAndCollective] = field(default_factory=Counter)
     received: Counter[PhaseAndCollective] = field(default_factory=Counter)
     calls: Counter[PhaseAndCollective] = field(default_factory=Counter)
-    other: Counter[Kind] = field(default_factory=Counter)
+    other_sent: Counter[Kind] = field(default_factory=Counter)
+    other_received: Counter[Kind] = field(default_factory=Counter)
+
+    def overhead(self, kind: Kind) -> Flow:
+        """Control or audit bytes."""
+        return Flow(self.other_sent[kind], self.other_received[kind])
 
     def equals(self, expected: Mapping[PhaseAndCollective, Flow]) -> bool:
         """Whether the counted training traffic is the expected one, flow by flow, to the byte."""
@@ -55,7 +60,8 @@ def sum_up(entries: Iterable[Entry]) -> RunTraffic:
             traffic.received_from[peer, kind] += num_bytes
         iteration = traffic.by_iteration[call.label.iteration]
         if kind != "training":
-            iteration.other[kind] += sent
+            iteration.other_sent[kind] += sent
+            iteration.other_received[kind] += sum(num_bytes for _, num_bytes in entry.recvs)
             continue
         key = call.label.phase or "none", call.collective
         iteration.calls[key] += entry.origin.step == 0 and entry.origin.chunk == 0

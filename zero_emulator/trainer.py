@@ -12,11 +12,11 @@ from zero_emulator.model import Linear, Saved
 from zero_emulator.strategies import Strategy
 
 ViewObserver = Callable[[int, int, Array], None]
-"""Called with (iteration, layer, view) for every view that the first micro-batch's forward really used."""
+"""Called with (iteration, layer, view) for every view that a forward or a backward really used."""
 
 
 class Trainer:
-    """Trains the layers with one strategy; ``on_view`` watches what the forward uses."""
+    """Trains the layers with one strategy; ``on_view`` watches what they use."""
 
     def __init__(
         self,
@@ -68,8 +68,7 @@ class Trainer:
             view = self.strategy.view(index)
             x, kept = layer.forward(view, x)
             saved.append(kept)
-            if micro_batch == 0:
-                self.on_view(self.iteration, index, view)
+            self.on_view(self.iteration, index, view)
             self.strategy.after_forward(index, micro_batch)
         return x, saved
 
@@ -78,6 +77,7 @@ class Trainer:
             self._label("backward", index)
             self.strategy.before_backward(index, micro_batch)
             view, gradient = self.strategy.view(index), self.strategy.gradient(index, micro_batch)
+            self.on_view(self.iteration, index, view)
             grad_x = self.layers[index].backward(view, saved.pop(), grad, gradient, needs_grad_x=index > 0)
             self.strategy.after_backward(index, micro_batch, gradient)
             if grad_x is not None:

@@ -1,7 +1,7 @@
 """Any transport, counted: each buffer is recorded at the moment it is handed to the real one."""
 
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from collectives.ledger import Entry, Ledger, Origin
 from collectives.transports.base import Messages, Pending, Transport, WrappedTransport
@@ -39,6 +39,10 @@ class MeteredTransport(WrappedTransport):
 
     def missing(self, pending: _Metered) -> tuple[list[int], list[int]]:
         return self._inner.missing(pending.pending)
+
+    def exchange(self, value: object, limit: float | None = None) -> list[Any]:
+        self.ledger.exchanges += 1
+        return super().exchange(value, limit)
 
     def wrap(self, inner: Transport) -> "MeteredTransport":
         return MeteredTransport(inner, self.ledger)

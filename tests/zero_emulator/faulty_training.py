@@ -6,6 +6,8 @@ FAULT says what happens, VICTIM to which rank, in its third iteration. Ranks sta
 import os
 import signal
 import sys
+import time
+from pathlib import Path
 
 from collectives.launching.launch import launch
 from zero_emulator import ranks
@@ -27,6 +29,7 @@ FAULTS = {
 
 def iterate(iterate_in_order, trainer, x, y):
     if trainer.iteration == 2 and trainer.comm.rank == int(os.environ["VICTIM"]):
+        Path(os.environ["WHEN"]).write_text(str(time.time()))
         FAULTS[os.environ["FAULT"]]()
     return iterate_in_order(trainer, x, y)
 

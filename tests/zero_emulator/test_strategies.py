@@ -134,7 +134,7 @@ def test_float32_stays_float32_in_all_that_is_kept_and_sent(train: Any, strategy
     narrow, wide = (train(strategy, dtype=dtype, clip=1.0) for dtype in ("float32", "float64"))
     assert {weight.dtype for weight in narrow.weights} == {np.dtype(np.float32)}
     for small, large in zip(narrow.reports, wide.reports, strict=True):
-        assert {kind: 2 * num_bytes for kind, num_bytes in small.kept.items()} == large.kept
+        assert {kind: 2 * num_bytes for kind, num_bytes in small.persistent.items()} == large.persistent
         assert 2 * small.traffic.sent["training"] == large.traffic.sent["training"]
 
 

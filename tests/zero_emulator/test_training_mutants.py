@@ -10,11 +10,11 @@ import pytest
 from collectives.communicator import IN_PLACE
 from collectives.ledger import LedgerError
 from collectives.transports.metered import MeteredTransport
-from zero_emulator.compare import SERIAL_TOLERANCE, Comparison, compare
+from zero_emulator.compare import Comparison, compare
 from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
 from zero_emulator.judge import faults
-from zero_emulator.layer_params import LayerParams
+from zero_emulator.layer_params import SHARDED_FROM, LayerParams
 from zero_emulator.losses import LOSSES, softmax_cross_entropy
 from zero_emulator.record import event_messages
 from zero_emulator.run import run
@@ -42,7 +42,7 @@ def refuted(run_ranks: Any, toy: Dataset, settings: dict[str, Any]) -> Callable[
         config = RunConfig(**settings | {"optimizer": "sgd", "lr": 0.1, "iterations": 3} | chosen)
 
         def body(comm: Any) -> Comparison:
-            run_one = partial(run, dataset=toy, transport=comm.transport, poison=True)
+            run_one = partial(run, dataset=toy, transport=comm.transport, audit_gradients=True, poison=True)
             return compare(config, toy, comm.transport, run_one=run_one)
 
         found = run_ranks(body)[0]
@@ -56,14 +56,23 @@ def named_checks(found: Comparison, config: RunConfig, dataset: Dataset) -> Refu
     for name, outcome in found.outcomes.items():
         layers = [layer.layout.block_sizes(len(outcome.reports)) for layer in config.make_layers(dataset)]
         for fault in faults(outcome.config, layers, outcome):
-            words = {"counted": "traffic", "keeps": "kept", "different parameters": "digest"}
-            checks[name].update(check for word, check in words.items() if word in fault)
-        if not found.differences[name] <= SERIAL_TOLERANCE[config.dtype]:
-            checks[name].add("serial")
-    for disagreement in found.disagreements(config.micro_batches):
-        checks[disagreement.split()[0]].add("bits")
+            checks[name].update(check for word, check in WORDS.items() if word in fault)
+    for name, apart in found.faults(config).items():
+        checks[name].update(check for word, check in WORDS.items() for fault in apart if word in fault)
     return checks
 
+
+WORDS = {
+    "counted": "traffic",
+    "exchanged": "traffic",
+    "keeps": "persistent",
+    "different parameters": "digest",
+    "different views": "views",
+    "differs from serial": "serial",
+    "first gradient": "gradient",
+    " from iteration ": "bits",
+}
+"""By what a fault says: the check that found it."""
 
 NOTHING: Refuted = {"ddp": set(), "zero1": set(), "zero2": set(), "zero3": set()}
 
@@ -183,15 +192,15 @@ def test_an_all_reduce_in_place_of_a_reduce_scatter_sends_too_much(refuted: Any,
 
 
 def test_a_gather_more_than_claimed_is_too_much(refuted: Any, monkeypatch: Any) -> None:
-    enter = Zero3.enter
+    unshard = Zero3.unshard
 
     def twice(self: Zero3) -> None:
-        enter(self)
-        again = self.gather(0)
+        unshard(self)
+        again = self.start_gather(0)
         again.work.wait()
         self.buffers.give_back(again.view)
 
-    monkeypatch.setattr(Zero3, "enter", twice)
+    monkeypatch.setattr(Zero3, "unshard", twice)
     assert refuted() == NOTHING | {"zero3": {"traffic"}}
 
 
@@ -232,7 +241,7 @@ def test_full_moments_on_every_rank_are_kept_too_much(
             self.moments = {name: moment[self.own] for name, moment in whole.items()}
 
     monkeypatch.setattr(LayerParams, "__init__", with_full_moments)
-    assert refuted(momentum=0.9) == NOTHING | {kind.name: {"kept"}}
+    assert refuted(momentum=0.9) == NOTHING | {kind.name: {"persistent"}}
 
 
 def test_a_shard_that_is_a_view_of_the_full_weight_is_kept_too_much(refuted: Any, monkeypatch: Any) -> None:
@@ -244,7 +253,7 @@ def test_a_shard_that_is_a_view_of_the_full_weight_is_kept_too_much(refuted: Any
             self.weight = initial[self.own]
 
     monkeypatch.setattr(LayerParams, "__init__", without_a_copy)
-    assert refuted() == NOTHING | {"zero3": {"kept"}}
+    assert refuted() == NOTHING | {"zero3": {"persistent"}}
 
 
 def test_a_norm_of_the_local_gradients_alone_differs(refuted: Any, monkeypatch: Any) -> None:
@@ -276,3 +285,88 @@ def test_bytes_that_only_one_end_counted_are_refuted_by_kind(train: Any, toy: Da
     (fault,) = faults(outcome.config, layers, outcome)
     assert fault.startswith("rank 0 counted ")
     assert f"{kind} bytes sent to rank 1, which counted" in fault
+
+
+@pytest.mark.parametrize("kind", ["control", "audit"])
+def test_a_gather_that_calls_itself_something_else_is_too_much(
+    refuted: Any, monkeypatch: Any, kind: Any
+) -> None:
+    unshard = Zero3.unshard
+
+    def twice(self: Zero3) -> None:
+        unshard(self)
+        with self.labelled(0, kind=kind):
+            again = self.start_gather(0)
+        again.work.wait()
+        self.buffers.give_back(again.view)
+
+    monkeypatch.setattr(Zero3, "unshard", twice)
+    assert refuted() == NOTHING | {"zero3": {"traffic"}}
+
+
+def test_a_collective_before_the_first_iteration_is_too_much(refuted: Any, monkeypatch: Any) -> None:
+    init = Zero1.__init__
+
+    def greeting(self: Zero1, *arguments: Any) -> None:
+        init(self, *arguments)
+        self.comm.all_reduce(IN_PLACE, np.zeros(8)).wait()
+
+    monkeypatch.setattr(Zero1, "__init__", greeting)
+    assert refuted() == NOTHING | {"zero1": {"traffic"}}
+
+
+def test_numbers_that_go_past_the_ledger_are_refuted(refuted: Any, monkeypatch: Any) -> None:
+    finish = Zero1.finish_iteration
+
+    def smuggling(self: Zero1) -> None:
+        self.comm.exchange(self.layers[0].grad)
+        finish(self)
+
+    monkeypatch.setattr(Zero1, "finish_iteration", smuggling)
+    assert refuted() == NOTHING | {"zero1": {"traffic"}}
+
+
+def test_a_full_copy_that_hides_is_found(refuted: Any, monkeypatch: Any) -> None:
+    finish = Zero3.finish_iteration
+
+    def hoarding(self: Zero3) -> None:
+        finish(self)
+        self.buffers.hoard = [{"somewhere": np.zeros(3)}]  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(Zero3, "finish_iteration", hoarding)
+    assert refuted() == NOTHING | {"zero3": {"persistent"}}
+
+
+def test_moments_that_are_kept_whole_are_refuted(refuted: Any, monkeypatch: Any) -> None:
+    monkeypatch.setitem(SHARDED_FROM, "moment", 2)
+
+    def only_counted(self: LayerParams, *arguments: Any) -> None:
+        self.version += 1
+
+    monkeypatch.setattr(LayerParams, "update", only_counted)
+    assert "persistent" in refuted(optimizer="adam")["zero1"]
+
+
+def test_a_backward_that_uses_another_view_than_the_forward_is_refuted(
+    refuted: Any, monkeypatch: Any
+) -> None:
+    view = Zero3.view
+
+    def larger(self: Zero3, layer: int) -> Any:
+        return view(self, layer) * (1.5 if self.comm.label.phase == "backward" else 1.0)
+
+    monkeypatch.setattr(Zero3, "view", larger)
+    assert "views" in refuted()["zero3"]
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_gradient_that_is_too_large_by_a_factor_is_refuted_even_under_adam(
+    refuted: Any, monkeypatch: Any, optimizer: str
+) -> None:
+    backward = Trainer._backward
+
+    def not_averaged(self: Trainer, grad: Any, saved: Any, micro_batch: int) -> None:
+        backward(self, grad * self.comm.world_size, saved, micro_batch)
+
+    monkeypatch.setattr(Trainer, "_backward", not_averaged)
+    assert all("gradient" in checks for checks in refuted(optimizer=optimizer, lr=1e-3).values())

@@ -70,7 +70,7 @@ def test_a_gather_that_began_before_the_update_is_stale(
     early = {}
 
     def too_early(self: Zero3) -> None:
-        early[self.comm.rank] = self.gather(0)
+        early[self.comm.rank] = self.start_gather(0)
         early[self.comm.rank].work.wait()
         finish(self)
 

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +22,7 @@ from zero_emulator.model import Linear, initial_parameters
 from zero_emulator.optimizers import Optimizer
 from zero_emulator.pieces import pieces
 from zero_emulator.precision import Precision
-
-KeepViews = Literal["none", "last", "all"]
+from zero_emulator.theory import KeepViews
 
 
 class VersionError(RuntimeError):
@@ -56,6 +55,8 @@ class Strategy(ABC):
 
     name: ClassVar[str]
     stage: ClassVar[int]
+    reduces_every_micro_batch: ClassVar[bool]
+    gathers_views: ClassVar[bool] = False  # and so has a use for prefetch and keep_views
 
     def __init__(
         self,
@@ -125,9 +126,17 @@ class Strategy(ABC):
         """
         return self.full_weight(layer).astype(dtype_of(self.precision.compute))
 
+    def gather_gradient(self, layer: int) -> Array:
+        """The full reduced gradient of a layer, after its update: for audits."""
+        params = self.layers[layer]
+        full = np.empty(params.size, params.summed_grad.dtype)
+        self.comm.all_gather(params.own_grad, full, sizes=params.sizes).wait()
+        return full
+
     def advance(self) -> None:
         """End the iteration: from here on views must be of the new version, and each rank tells its own."""
         self.buffers.clear()
+        self.comm.release_scratch()
         versions = np.empty_like(self.versions)
         versions[self.comm.rank] = [params.version for params in self.layers]
         with self.labelled(None, kind="control"):

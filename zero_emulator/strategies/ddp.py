@@ -10,7 +10,7 @@ from zero_emulator.strategies.base import Strategy
 
 
 class DDP(Strategy):
-    """All-reduce each layer's gradient once an iteration, while the layers below it still compute.
+    """All-reduce each layer's gradient once an iteration, in flight while the layers below it compute.
 
     A rank sends 2 f(N) Ψ: an all-reduce is one reduce-scatter and one all-gather. Where gradients are reduced
     in another dtype than they are kept in, it is those two, each in its own.
@@ -19,6 +19,7 @@ class DDP(Strategy):
 
     name = "ddp"
     stage = 0
+    reduces_every_micro_batch = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -48,3 +49,6 @@ class DDP(Strategy):
         for params in self.layers:
             params.narrow_grad()
         self.update()
+
+    def gather_gradient(self, layer: int) -> Array:
+        return self.layers[layer].summed_grad

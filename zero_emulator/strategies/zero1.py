@@ -18,6 +18,7 @@ class Zero1(Strategy):
 
     name = "zero1"
     stage = 1
+    reduces_every_micro_batch = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

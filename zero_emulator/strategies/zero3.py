@@ -10,8 +10,8 @@ from collectives.communicator import IN_PLACE
 from collectives.work import Work
 from zero_emulator.dtypes import dtype_of
 from zero_emulator.layout import Array
-from zero_emulator.strategies.base import KeepViews
 from zero_emulator.strategies.zero2 import Zero2
+from zero_emulator.theory import KeepViews
 
 
 class Visit(NamedTuple):
@@ -65,6 +65,7 @@ class Zero3(Zero2):
 
     name = "zero3"
     stage = 3
+    gathers_views = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -77,20 +78,20 @@ class Zero3(Zero2):
         self.started = 0  # gathers, in this iteration
 
     def before_forward(self, layer: int, micro_batch: int) -> None:
-        self.enter()
+        self.unshard()
         super().before_forward(layer, micro_batch)
 
     def after_forward(self, layer: int, micro_batch: int) -> None:
         super().after_forward(layer, micro_batch)
-        self.leave()
+        self.reshard()
 
     def before_backward(self, layer: int, micro_batch: int) -> None:
-        self.enter()
+        self.unshard()
         super().before_backward(layer, micro_batch)
 
     def after_backward(self, layer: int, micro_batch: int, gradient: Array) -> None:
         self.close(layer)
-        self.leave()
+        self.reshard()
         super().after_backward(layer, micro_batch, gradient)
 
     def finish_iteration(self) -> None:
@@ -108,24 +109,24 @@ class Zero3(Zero2):
         self.check_version(layer, gathered.versions)
         return gathered.view
 
-    def enter(self) -> None:
+    def unshard(self) -> None:
         """Have the view of this visit, and the next ``prefetch`` gathers in flight."""
         needed = self.visits[self.at].gather
         while self.started < min(len(self.gathers), needed + 1 + self.options.prefetch):
             visit = self.gathers[self.started]
             with self.labelled(visit.layer, phase=visit.phase):
-                self.gathered[self.started] = self.gather(visit.layer)
+                self.gathered[self.started] = self.start_gather(visit.layer)
             self.started += 1
         self.gathered[needed].work.wait()
 
-    def leave(self) -> None:
+    def reshard(self) -> None:
         """Drop the view, unless a later visit uses it."""
         visit = self.visits[self.at]
         self.at += 1
         if visit.last_use:
             self.buffers.give_back(self.gathered.pop(visit.gather).view)
 
-    def gather(self, layer: int) -> _Gathered:
+    def start_gather(self, layer: int) -> _Gathered:
         """Start to gather a layer, in the dtype of the wire."""
         params = self.layers[layer]
         view = self.buffers.take(params.size, self.precision.weight_wire)
@@ -137,7 +138,7 @@ class Zero3(Zero2):
         return _Gathered(work, view, self.versions[:, layer])
 
     def gather_weight(self, layer: int) -> Array:
-        gathered = self.gather(layer)
+        gathered = self.start_gather(layer)
         gathered.work.wait()
         self.check_version(layer, gathered.versions)
         return gathered.view.astype(dtype_of(self.precision.compute))
