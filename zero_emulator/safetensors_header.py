@@ -15,6 +15,8 @@ from zero_emulator.precision import ITEMSIZE
 LONGEST_HEADER = 100_000_000
 """Bytes; the limit of the format's own reader."""
 
+LONGEST_NAME = 300
+
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 """What can be trained. Integers and narrower floats are weights that were quantized."""
 
@@ -76,6 +78,8 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _entry(key: str, value: Any, name: str) -> Entry:
+    if len(key) > LONGEST_NAME:
+        raise ValueError(f"{name}: a tensor's name of {len(key)} characters, {LONGEST_NAME} are the most")
     try:
         dtype, shape, (begin, end) = value["dtype"], value["shape"], value["data_offsets"]
     except (TypeError, KeyError, ValueError) as error:

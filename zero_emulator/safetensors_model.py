@@ -75,8 +75,6 @@ def model_of_entries(entries: Iterable[Entry], name: str) -> Model:
         tensors = blocks.setdefault((block[1], int(block[2])), {})
         key, number = _unstacked(block[3], entry.shape)
         tensors[key] = tensors.get(key, 0) + number
-    if not (first or last or blocks):
-        raise ValueError(f"{name} declares no tensors: give a file of weights")
     layers = tuple(
         ModelLayer(
             f"{prefix}{number}",
@@ -87,7 +85,10 @@ def model_of_entries(entries: Iterable[Entry], name: str) -> Model:
         )
         for prefix, number in sorted(blocks)
     )
-    return Model(name, ModelLayer("first", tuple(first)), layers, ModelLayer("last", tuple(last)))
+    model = Model(name, ModelLayer("first", tuple(first)), layers, ModelLayer("last", tuple(last)))
+    if not model.num_params:
+        raise ValueError(f"{name} declares no parameters: give a file of weights")
+    return model
 
 
 def _unstacked(name: str, shape: tuple[int, ...]) -> tuple[tuple[str, tuple[int, ...], bool], int]:

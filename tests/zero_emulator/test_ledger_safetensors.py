@@ -104,7 +104,7 @@ def test_an_index_stands_for_its_files(tmp_path: Path) -> None:
         ('{"weight_map": {"w": "../a.safetensors"}}', "only files beside it are read"),
         ('{"weight_map": {"w": 3}}', "only files beside it are read"),
         ('{"weight_map": {"w": "gone.safetensors"}}', r"gone.safetensors is no file"),
-        ('{"weight_map": {}}', "declares no tensors"),
+        ('{"weight_map": {}}', "declares no parameters"),
     ],
 )
 def test_an_index_that_lies_is_named(text: str, message: str, tmp_path: Path) -> None:
@@ -144,6 +144,8 @@ def entry(name: str, *offsets: int, shape: Any = None, dtype: Any = "F32") -> st
         (f"{{{entry('w', 0, 8)}, {entry('v', 12, 16)}}}", "v begins at byte 12, leaves a hole after w, at 8"),
         (f"{{{entry('w', 4, 8)}}}", "w begins at byte 4, leaves a hole after the start, at 0"),
         (f"{{{entry('w', 0, 4)}, {entry('w', 4, 8)}}}", "a name twice"),
+        (f"{{{entry('w' * 301, 0, 4)}}}", "a tensor's name of 301 characters, 300 are the most"),
+        (f"{{{entry('w', 0, 0)}}}", "declares no parameters"),
     ],
 )
 def test_a_header_that_lies_is_named_in_one_line(header: str, message: str, tmp_path: Path) -> None:
