@@ -234,7 +234,7 @@ DEGREES = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(degrees=DEGREES, training=TRAININGS, factor=st.integers(2, 5))
 def test_more_ranks_never_keep_more_and_each_stage_keeps_no_more_than_the_one_before(
     degrees: ParallelDegrees, training: Training, factor: int
@@ -252,7 +252,7 @@ def test_more_ranks_never_keep_more_and_each_stage_keeps_no_more_than_the_one_be
     assert kept == sorted(kept, reverse=True)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(degrees=DEGREES, training=TRAININGS)
 def test_all_ranks_of_zero3_together_keep_one_copy(degrees: ParallelDegrees, training: Training) -> None:
     stages = stages_of(toy(), degrees)
@@ -276,7 +276,7 @@ def test_kinds_in_whole_bytes_add_up_to_the_whole(parts: list[Fraction]) -> None
     assert all(abs(whole[str(number)] - part) <= 1 for number, part in enumerate(parts))
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(
     degrees=DEGREES,
     training=TRAININGS,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from zero_emulator.model_families.deepseek import deepseek_v2, deepseek_v3
+from zero_emulator.model_families.deepseek import deepseek
 from zero_emulator.model_families.experts import mixtral, qwen2_moe, qwen3_moe
 from zero_emulator.model_families.fields import Fields
 from zero_emulator.model_families.gated import gemma, gemma2, llama, mistral, phi3, qwen2, qwen3
@@ -10,8 +10,8 @@ from zero_emulator.model_families.plain import falcon, gpt2, gpt_neox, opt, phi
 from zero_emulator.shapes import Model
 
 FAMILIES: dict[str, Callable[[Fields], Model]] = {
-    "deepseek_v2": deepseek_v2,
-    "deepseek_v3": deepseek_v3,
+    "deepseek_v2": deepseek,
+    "deepseek_v3": deepseek,
     "falcon": falcon,
     "gemma": gemma,
     "gemma2": gemma2,

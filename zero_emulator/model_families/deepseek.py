@@ -10,18 +10,6 @@ from zero_emulator.model_families.parts import Tensors, expert_mlps, gated_mlp, 
 from zero_emulator.shapes import Model
 
 
-def deepseek_v2(config: Fields) -> Model:
-    """Experts in every block but the first few."""
-    config.refuse("moe_layer_freq", 1, default=1)
-    return _deepseek(config)
-
-
-def deepseek_v3(config: Fields) -> Model:
-    """V2 with more of everything; the routing needs no weights beyond the router's."""
-    config.refuse("moe_layer_freq", 1, default=1)
-    return _deepseek(config)
-
-
 def _latent_attention(config: Fields) -> Tensors:
     """Queries (if ``q_lora_rank`` is given) and keys with values go through a latent each."""
     width, heads = config.size("hidden_size"), config.size("num_attention_heads")
@@ -44,7 +32,9 @@ def _latent_attention(config: Fields) -> Tensors:
     )
 
 
-def _deepseek(config: Fields) -> Model:
+def deepseek(config: Fields) -> Model:
+    """Experts in every block but the first few. V3 differs from V2 in its numbers only."""
+    config.refuse("moe_layer_freq", 1, default=1)
     config.refuse("attention_bias", False, default=False)
     width, number = config.size("hidden_size"), config.size("n_routed_experts")
     inner = config.size("moe_intermediate_size")
