@@ -5,7 +5,7 @@ from math import ceil
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from zero_emulator.fewest_ranks import fewest_ranks
@@ -218,6 +218,9 @@ def test_without_shapes_there_is_no_peak() -> None:
     assert [row.highest.peak for row in rows] == [None] * 4
 
 
+QUICK = settings(max_examples=25, phases=[Phase.generate, Phase.shrink])
+"""A failure is not explained: that traces every line and takes minutes."""
+
 TRAININGS = st.builds(
     Training,
     precision=st.sampled_from(list(PRECISIONS.values())),
@@ -234,7 +237,7 @@ DEGREES = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=25)
+@QUICK
 @given(degrees=DEGREES, training=TRAININGS, factor=st.integers(2, 5))
 def test_more_ranks_never_keep_more_and_each_stage_keeps_no_more_than_the_one_before(
     degrees: ParallelDegrees, training: Training, factor: int
@@ -252,7 +255,7 @@ def test_more_ranks_never_keep_more_and_each_stage_keeps_no_more_than_the_one_be
     assert kept == sorted(kept, reverse=True)
 
 
-@settings(max_examples=25)
+@QUICK
 @given(degrees=DEGREES, training=TRAININGS)
 def test_all_ranks_of_zero3_together_keep_one_copy(degrees: ParallelDegrees, training: Training) -> None:
     stages = stages_of(toy(), degrees)
@@ -268,7 +271,7 @@ def test_all_ranks_of_zero3_together_keep_one_copy(degrees: ParallelDegrees, tra
     assert together == alone
 
 
-@settings(max_examples=50)
+@QUICK
 @given(parts=st.lists(st.builds(Fraction, st.integers(0, 10**12), st.integers(1, 9)), max_size=4))
 def test_kinds_in_whole_bytes_add_up_to_the_whole(parts: list[Fraction]) -> None:
     whole = whole_bytes({str(number): part for number, part in enumerate(parts)})
@@ -276,7 +279,7 @@ def test_kinds_in_whole_bytes_add_up_to_the_whole(parts: list[Fraction]) -> None
     assert all(abs(whole[str(number)] - part) <= 1 for number, part in enumerate(parts))
 
 
-@settings(max_examples=25)
+@QUICK
 @given(
     degrees=DEGREES,
     training=TRAININGS,
