@@ -14,6 +14,7 @@ from zero_emulator.config import UNIFORM, RunConfig
 from zero_emulator.data import load_dataset
 from zero_emulator.files import check_writable
 from zero_emulator.jobs import Job
+from zero_emulator.ledger_cli import ledger
 from zero_emulator.losses import LOSSES
 from zero_emulator.optimizers import OPTIMIZERS
 from zero_emulator.precision import ITEMSIZE, PRECISIONS
@@ -155,6 +156,9 @@ def _check_apart(files: Mapping[str, Path | None]) -> None:
     for (option, path), (other, second) in combinations(named, 2):
         if path.resolve() == second.resolve():
             raise ValueError(f"{option} and {other} are both {path}: name two files")
+
+
+commands.add_command(ledger)
 
 
 def main() -> NoReturn:

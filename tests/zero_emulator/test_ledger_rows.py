@@ -1,0 +1,323 @@
+"""Bytes and traffic of models that nobody here could run: published figures, and what must always hold."""
+
+from fractions import Fraction
+from math import ceil
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from zero_emulator.fewest_ranks import fewest_ranks
+from zero_emulator.held_bytes import MOMENTS, STAGE_OF, Training, kept_formula, whole_bytes
+from zero_emulator.memory_ledger import ledger_rows
+from zero_emulator.nominal import sent_a_parameter, share_sent
+from zero_emulator.parallel_degrees import ParallelDegrees
+from zero_emulator.precision import PRECISIONS
+from zero_emulator.shapes import Model, ModelLayer, Tensor
+from zero_emulator.stages import Group, stage_of_count, stages_of
+from zero_emulator.theory import CLAIMS, iteration_traffic, iteration_uses
+
+GB = 10**9
+BF16 = PRECISIONS["bf16"]
+
+
+def kept_gb(params: int, ranks: int, precision: str = "bf16", optimizer: str = "adam") -> list[float]:
+    degrees = ParallelDegrees(ranks)
+    training = Training(PRECISIONS[precision], optimizer)
+    rows = ledger_rows([stage_of_count(params, 0, degrees)], degrees, training)
+    return [float(row.fullest.persistent / GB) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("params", "ranks", "precision", "optimizer", "kept"),
+    [
+        (8 * GB, 4, "bf16", "adam", [128, 56, 44, 32]),
+        (8 * GB, 4, "bf16", "adamw", [128, 56, 44, 32]),
+        (8 * GB, 4, "bf16", "muon", [96, 48, 36, 24]),
+        (8 * GB, 4, "bf16", "sgd", [64, 40, 28, 16]),
+        (8 * GB, 4, "bf16-fp32grad", "adam", [144, 72, 48, 36]),
+        (8 * GB, 4, "bf16+fp32grad", "adam", [160, 88, 52, 40]),
+        (8 * GB, 4, "fp32", "adam", [128, 80, 56, 32]),
+        (7 * GB, 1, "bf16", "adam", [112, 112, 112, 112]),
+    ],
+)
+def test_the_published_gigabytes_come_out_to_the_digit(
+    params: int, ranks: int, precision: str, optimizer: str, kept: list[float]
+) -> None:
+    assert kept_gb(params, ranks, precision, optimizer) == kept
+
+
+def test_the_formulas_are_the_well_known_ones() -> None:
+    training = Training(BF16)
+    assert [kept_formula(strategy, training, True) for strategy in STAGE_OF] == [
+        "16", "4 + 12/N", "2 + 14/N", "16/N",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("micro_batches", [1, 4])
+@pytest.mark.parametrize("keep_views", [False, True])
+@pytest.mark.parametrize("strategy", list(STAGE_OF))
+def test_one_dtype_on_the_wire_costs_what_the_rings_cost(
+    strategy: str, micro_batches: int, keep_views: bool
+) -> None:
+    """The multiple of f(N) Ψ is worked out elsewhere from the flows of the collectives."""
+    coefficient = sent_a_parameter(strategy, PRECISIONS["fp32"], micro_batches, keep_views=keep_views)
+    uses = iteration_uses(strategy, micro_batches, "all" if keep_views else "none")
+    flows = iteration_traffic(uses, [(6, 6, 6, 6)], 0, 4)
+    assert sum(flow.sent for flow in flows.values()) == share_sent(4) * 24 * coefficient.size
+    if micro_batches == 1 and not keep_views:
+        assert coefficient.size == 4 * CLAIMS[strategy].multiple
+
+
+@pytest.mark.parametrize(
+    ("strategy", "keep_views", "size", "formula"),
+    [
+        ("ddp", False, 6, "f (4 + 2) Ψ"),
+        ("zero1", False, 6, "f (4 + 2) Ψ"),
+        ("zero2", False, 14, "f (3·4 + 2) Ψ"),
+        ("zero3", False, 24, "3·f (2·2 + 4) Ψ"),
+        ("zero3", True, 18, "3·f (2 + 4) Ψ"),
+    ],
+)
+def test_gradients_reduced_in_fp32_travel_twice_as_heavy(
+    strategy: str, keep_views: bool, size: int, formula: str
+) -> None:
+    precision = BF16.override(reduce="float32")
+    assert sent_a_parameter(strategy, precision, 3, keep_views=keep_views) == (size, formula)
+
+
+def test_traffic_is_a_multiple_of_f_n() -> None:
+    degrees = ParallelDegrees(4)
+    rows = ledger_rows([stage_of_count(8 * GB, 0, degrees)], degrees, Training(BF16))
+    assert [row.fullest.sent for row in rows] == [24 * GB, 24 * GB, 24 * GB, 36 * GB]
+    rows = ledger_rows([stage_of_count(8 * GB, 0, degrees)], degrees, Training(BF16, micro_batches=4))
+    assert [row.fullest.sent for row in rows] == [24 * GB, 24 * GB, 60 * GB, 144 * GB]
+
+
+def test_one_rank_sends_nothing() -> None:
+    rows = ledger_rows([stage_of_count(5, 0, ParallelDegrees(1))], ParallelDegrees(1), Training(BF16))
+    assert [row.fullest.sent for row in rows] == [0, 0, 0, 0]
+
+
+def test_experts_are_sharded_over_the_copies_of_the_same_expert_alone() -> None:
+    degrees = ParallelDegrees(ranks=16, tensor=2, expert=4)
+    assert (degrees.copies(expert=False), degrees.copies(expert=True)) == (8, 2)
+    stage = stage_of_count(1600, 800, degrees)
+    assert stage.groups == {Group(False, True): 400, Group(True, True): 100}
+    kept = {row.strategy: row.fullest.persistent for row in ledger_rows([stage], degrees, Training(BF16))}
+    assert kept == {
+        "ddp": 16 * 500,
+        "zero1": 4 * 500 + 12 * (400 // 8 + 100 // 2),
+        "zero2": 2 * 500 + 14 * (400 // 8 + 100 // 2),
+        "zero3": 16 * (400 // 8 + 100 // 2),
+    }
+    sent = {row.strategy: row.fullest.sent for row in ledger_rows([stage], degrees, Training(BF16))}
+    assert sent["zero1"] == 4 * (400 * Fraction(7, 8) + 100 * Fraction(1, 2))
+
+
+@pytest.mark.parametrize(
+    ("degrees", "message"),
+    [
+        ({"ranks": 4, "tensor": 3}, "4 ranks do not divide by tensor 3 x pipeline 1 x expert 1 = 3"),
+        ({"ranks": 8, "pipeline": 4, "expert": 4}, "take a multiple of 16 ranks"),
+        ({"ranks": 0}, "ranks 0: give 1 or more"),
+    ],
+)
+def test_degrees_that_do_not_divide_are_refused(degrees: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ParallelDegrees(**degrees)
+
+
+def toy(blocks: int = 3, experts: int = 4) -> Model:
+    """An embedding of 80, blocks of 8 + 64 + 32 for each expert, and a last layer of 8 and a tied head."""
+    block = ModelLayer(
+        "block",
+        (Tensor("norm", (8,)), Tensor("mix", (8, 8)), Tensor("experts.up", (8, 4), experts, expert=True)),
+        is_block=True,
+    )
+    head = Tensor("head", (10, 8), tied=True)
+    return Model(
+        "toy",
+        ModelLayer("embedding", (Tensor("embed", (10, 8)),)),
+        (block,) * blocks,
+        ModelLayer("head", (Tensor("norm", (8,)), head)),
+    )
+
+
+def test_a_tied_head_counts_once_until_a_pipeline_parts_it_from_its_embedding() -> None:
+    assert toy().num_params == 80 + 3 * (8 + 64 + 128) + 8
+    assert sum(stage.num_params for stage in stages_of(toy(), ParallelDegrees(1))) == toy().num_params
+    parted = stages_of(toy(), ParallelDegrees(2, pipeline=2))
+    assert [stage.num_params for stage in parted] == [80 + 2 * 200, 200 + 8 + 80]
+
+
+def test_tensor_ranks_split_matrices_and_copy_vectors_and_expert_ranks_have_experts_each() -> None:
+    (stage,) = stages_of(toy(1), ParallelDegrees(8, tensor=2, expert=4))
+    assert stage.groups == {
+        Group(expert=False, matrix=False): 80 / 2 + 8 + 8,
+        Group(expert=False, matrix=True): 64 / 2,
+        Group(expert=True, matrix=True): 128 / 2 / 4,
+    }
+
+
+@pytest.mark.parametrize(
+    ("degrees", "message"),
+    [
+        (ParallelDegrees(4, pipeline=4), "pipeline 4 for 3 blocks of toy: take fewer stages"),
+        (ParallelDegrees(3, expert=3), "block.experts.up: 4 experts do not divide by expert 3"),
+        (ParallelDegrees(3, tensor=3), r"embedding.embed: neither side of \(10, 8\) divides by tensor 3"),
+    ],
+)
+def test_a_model_that_does_not_split_so_is_refused_by_tensor(degrees: ParallelDegrees, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        stages_of(toy(), degrees)
+
+
+def test_degrees_of_experts_need_experts() -> None:
+    with pytest.raises(ValueError, match="toy has no experts"):
+        stages_of(toy(experts=0), ParallelDegrees(2, expert=2))
+    with pytest.raises(ValueError, match="give --expert-params, --config or --safetensors"):
+        stage_of_count(8, 0, ParallelDegrees(2, expert=2))
+    with pytest.raises(ValueError, match="9 expert parameters of 8"):
+        stage_of_count(8, 9, ParallelDegrees(1))
+
+
+def test_muon_keeps_one_moment_of_the_matrices_and_two_of_the_rest() -> None:
+    degrees = ParallelDegrees(1)
+    rows = ledger_rows(stages_of(toy(1), degrees), degrees, Training(BF16, "muon"))
+    assert rows[0].fullest.kept["moment"] == 4 * (64 + 128) + 8 * (80 + 8 + 8)
+
+
+def test_the_peak_is_what_one_layer_brings_with_it() -> None:
+    """The largest layer of the toy has 200 parameters; BF16 weights are computed with in FP32."""
+    degrees = ParallelDegrees(2)
+    training = Training(BF16, prefetch=1)
+    passing = {
+        row.strategy: row.highest.passing for row in ledger_rows(stages_of(toy(), degrees), degrees, training)
+    }
+    assert passing == {
+        "ddp": {"compute": 800},
+        "zero1": {"compute": 800},
+        "zero2": {"compute": 800, "gradient": 400},
+        "zero3": {"views": 2 * 400, "compute": 800, "gradient": 400},
+    }
+
+
+def test_views_are_never_more_than_the_model() -> None:
+    degrees = ParallelDegrees(2)
+    for training in (Training(BF16, prefetch=99), Training(BF16, keep_views=True)):
+        zero3 = ledger_rows(stages_of(toy(), degrees), degrees, training)[-1]
+        assert zero3.highest.passing is not None
+        assert zero3.highest.passing["views"] == 2 * toy().num_params
+
+
+def test_without_shapes_there_is_no_peak() -> None:
+    degrees = ParallelDegrees(2)
+    rows = ledger_rows([stage_of_count(8, 0, degrees)], degrees, Training(BF16))
+    assert [row.highest.peak for row in rows] == [None] * 4
+
+
+QUICK = settings(max_examples=25, phases=[Phase.generate, Phase.shrink])
+"""A failure is not explained: that traces every line and takes minutes."""
+
+TRAININGS = st.builds(
+    Training,
+    precision=st.sampled_from(list(PRECISIONS.values())),
+    optimizer=st.sampled_from(list(MOMENTS)),
+    micro_batches=st.integers(1, 4),
+    prefetch=st.integers(0, 3),
+    keep_views=st.booleans(),
+)
+DEGREES = st.builds(
+    lambda copies, tensor, pipeline, expert: ParallelDegrees(
+        copies * tensor * pipeline * expert, tensor, pipeline, expert
+    ),
+    st.integers(1, 6), st.sampled_from([1, 2]), st.integers(1, 3), st.sampled_from([1, 2, 4]),
+)  # fmt: skip
+
+
+@QUICK
+@given(degrees=DEGREES, training=TRAININGS, factor=st.integers(2, 5))
+def test_more_ranks_never_keep_more_and_each_stage_keeps_no_more_than_the_one_before(
+    degrees: ParallelDegrees, training: Training, factor: int
+) -> None:
+    more = ParallelDegrees(degrees.ranks * factor, degrees.tensor, degrees.pipeline, degrees.expert)
+    few, many = (ledger_rows(stages_of(toy(), each), each, training) for each in (degrees, more))
+    for row, beside in zip(few, many, strict=True):
+        assert beside.fullest.persistent <= row.fullest.persistent
+        assert row.fullest.peak is not None
+        assert row.highest.peak is not None
+        assert row.fullest.persistent <= row.fullest.peak <= row.highest.peak
+        assert beside.highest.peak is not None
+        assert beside.highest.peak <= row.highest.peak
+    kept = [row.fullest.persistent for row in few]
+    assert kept == sorted(kept, reverse=True)
+
+
+@QUICK
+@given(degrees=DEGREES, training=TRAININGS)
+def test_all_ranks_of_zero3_together_keep_one_copy(degrees: ParallelDegrees, training: Training) -> None:
+    stages = stages_of(toy(), degrees)
+    alone = Fraction(0)
+    for stage in stages:
+        for group, count in stage.groups.items():
+            parts = degrees.tensor * (degrees.expert if group.expert else 1)
+            alone += count * parts * sum(training.kept_a_parameter(group.matrix).values())
+    together = sum(
+        ledger_rows([stage], degrees, training)[-1].fullest.persistent * degrees.ranks / degrees.pipeline
+        for stage in stages
+    )
+    assert together == alone
+
+
+@QUICK
+@given(parts=st.lists(st.builds(Fraction, st.integers(0, 10**12), st.integers(1, 9)), max_size=4))
+def test_kinds_in_whole_bytes_add_up_to_the_whole(parts: list[Fraction]) -> None:
+    whole = whole_bytes({str(number): part for number, part in enumerate(parts)})
+    assert sum(whole.values()) == ceil(sum(parts))
+    assert all(abs(whole[str(number)] - part) <= 1 for number, part in enumerate(parts))
+
+
+@QUICK
+@given(
+    degrees=DEGREES,
+    training=TRAININGS,
+    memory=st.integers(1, 20_000),
+    with_peak=st.booleans(),
+    bare=st.booleans(),
+)
+def test_the_fewest_ranks_fit_and_one_copy_less_does_not(
+    degrees: ParallelDegrees, training: Training, memory: int, with_peak: bool, bare: bool
+) -> None:
+    def stages(each: ParallelDegrees) -> Any:
+        return [stage_of_count(1001, 700, each)] if bare else stages_of(toy(), each)
+
+    with_peak = with_peak and not bare
+
+    def fits(strategy: str, ranks: int) -> bool:
+        each = ParallelDegrees(ranks, degrees.tensor, degrees.pipeline, degrees.expert)
+        row = {row.strategy: row for row in ledger_rows(stages(each), each, training)}[strategy]
+        held = row.highest.peak if with_peak else row.fullest.persistent
+        assert held is not None
+        return held <= memory
+
+    for strategy in STAGE_OF:
+        fewest = fewest_ranks(strategy, stages(degrees), degrees, training, memory, with_peak=with_peak)
+        if fewest is None:
+            assert not fits(strategy, 10**6 * degrees.least_ranks)
+        else:
+            assert fits(strategy, fewest)
+            assert fewest == degrees.least_ranks or not fits(strategy, fewest - degrees.least_ranks)
+
+
+def test_the_fewest_ranks_are_found_exactly_not_by_doubling() -> None:
+    stage = [stage_of_count(8 * GB, 0, ParallelDegrees(4))]
+
+    def fewest(strategy: str, memory: int) -> int | None:
+        return fewest_ranks(strategy, stage, ParallelDegrees(4), Training(BF16), memory, with_peak=False)
+
+    assert [fewest(strategy, 80 * GB) for strategy in STAGE_OF] == [None, 2, 2, 2]
+    assert [fewest(strategy, 24 * GB) for strategy in STAGE_OF] == [None, None, 14, 6]
+    assert fewest("ddp", 128 * GB) == 1
+    assert fewest("zero1", 32 * GB) is None

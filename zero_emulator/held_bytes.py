@@ -1,0 +1,91 @@
+"""Bytes that a rank holds: kept between iterations, and passing through at the worst moment of a layer."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+
+from zero_emulator.layer_params import SHARDED_FROM
+from zero_emulator.parallel_degrees import ParallelDegrees
+from zero_emulator.precision import ITEMSIZE, Precision
+from zero_emulator.stages import Stage
+
+STAGE_OF = {"ddp": 0, "zero1": 1, "zero2": 2, "zero3": 3}
+
+FROM = {"master": 1, **SHARDED_FROM}
+"""The ZeRO stage from which each kind is a shard; master weights are optimizer state."""
+
+MOMENTS = {"adam": (2, 2), "adamw": (2, 2), "sgd": (0, 0), "sgd-momentum": (1, 1), "muon": (1, 2)}
+"""Moments of a parameter in a matrix of a block, and of any other: those Muon leaves to AdamW."""
+
+Bytes = Mapping[str, Fraction]
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a model is trained, as far as bytes depend on it."""
+
+    precision: Precision
+    optimizer: str = "adam"
+    micro_batches: int = 1
+    prefetch: int = 0
+    keep_views: bool = False
+
+    def kept_a_parameter(self, matrix: bool) -> dict[str, int]:
+        """Bytes kept for a parameter, by kind, before any sharding."""
+        return self.precision.bytes_a_parameter(MOMENTS[self.optimizer][0 if matrix else 1])
+
+
+def kept_bytes(strategy: str, stage: Stage, degrees: ParallelDegrees, training: Training) -> Bytes:
+    """Bytes that a rank keeps between iterations, by kind: a kind is 1/N of the whole from its stage on.
+
+    With Adam and BF16 weights that is 16, 4 + 12/N, 2 + 14/N and 16/N a parameter.
+    """
+    kept: dict[str, Fraction] = {}
+    for group, count in stage.groups.items():
+        for kind, size in training.kept_a_parameter(group.matrix).items():
+            copies = degrees.copies(group.expert) if STAGE_OF[strategy] >= FROM[kind] else 1
+            kept[kind] = kept.get(kind, Fraction(0)) + count * size / copies
+    return kept
+
+
+def passing_bytes(strategy: str, stage: Stage, training: Training) -> Bytes:
+    """What a rank holds for a moment in the backward pass of its largest layer, by kind.
+
+    Sharded weights: the gathered view, and those of ``prefetch`` more layers, or all if views are kept.
+    Sharded gradients: the layer's own, whole, until it is reduced. And a copy of the layer in the compute
+    dtype, if weights are narrower.
+    """
+    precision, largest = training.precision, stage.largest_layer
+    views = stage.num_params
+    if not training.keep_views:
+        views = min(views, (1 + training.prefetch) * largest)
+    number, passing = STAGE_OF[strategy], {}
+    if number >= FROM["weight"]:
+        passing["views"] = views * ITEMSIZE[precision.weight_wire]
+    if ITEMSIZE[precision.compute] > ITEMSIZE[precision.weight]:
+        passing["compute"] = largest * ITEMSIZE[precision.compute]
+    if number >= FROM["gradient"]:
+        passing["gradient"] = largest * ITEMSIZE[precision.gradient]
+    return passing
+
+
+def kept_formula(strategy: str, training: Training, matrix: bool) -> str:
+    """Bytes kept for a parameter as a formula in N: ``4 + 12/N``."""
+    whole = sharded = 0
+    for kind, size in training.kept_a_parameter(matrix).items():
+        if STAGE_OF[strategy] >= FROM[kind]:
+            sharded += size
+        else:
+            whole += size
+    parts = [str(whole)] * bool(whole) + [f"{sharded}/N"] * bool(sharded)
+    return " + ".join(parts)
+
+
+def whole_bytes(parts: Bytes) -> dict[str, int]:
+    """The same in whole bytes, whose sum is the sum rounded up."""
+    total, rounded = Fraction(0), {}
+    for kind, size in parts.items():
+        rounded[kind] = ceil(total + size) - ceil(total)
+        total += size
+    return rounded

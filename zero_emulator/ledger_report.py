@@ -1,0 +1,102 @@
+"""What a person reads of a ledger document: a pure function of it."""
+
+from collections.abc import Callable
+from typing import Any
+
+from collectives.table import counted, format_table
+from zero_emulator.units import format_gb, format_gib
+
+Json = dict[str, Any]
+Column = tuple[str, Callable[[Json], str]]
+
+RIGHT = {"kept GB", "GiB", "B/param", "sent bytes", "peak GB", "fewest ranks", "with peak"}
+"""Numbers stand flush right."""
+
+
+def describe_ledger(document: Json) -> str:
+    """A row a strategy under what was asked, and what the words mean."""
+    columns: list[Column] = [
+        ("strategy", lambda row: str(row["strategy"])),
+        ("kept GB", lambda row: format_gb(row["persistent"]["total"])),
+        ("GiB", lambda row: format_gib(row["persistent"]["total"])),
+        ("B/param", lambda row: f"{row['bytes_a_parameter']['value']:.4g}"),
+        ("formula", lambda row: ", rest ".join(row["bytes_a_parameter"]["formulas"])),
+        ("claim", lambda row: str(row["claim"])),
+        ("exactly", lambda row: str(row["sent"]["formula"])),
+        ("sent bytes", lambda row: str(row["sent"]["bytes"])),
+        *_peak_columns(document),
+        *_memory_columns(document),
+    ]
+    head = [name for name, _ in columns]
+    rows = [[cell(row) for _, cell in columns] for row in document["rows"]]
+    table = format_table(head, rows, right=[at for at, name in enumerate(head) if name in RIGHT])
+    return "\n".join([*_asked(document), table, *_notes(document)])
+
+
+def _has_peak(document: Json) -> bool:
+    return document["rows"][0]["peak"] is not None
+
+
+def _peak_columns(document: Json) -> list[Column]:
+    return [("peak GB", lambda row: format_gb(row["peak"]["total"]))] if _has_peak(document) else []
+
+
+def _memory_columns(document: Json) -> list[Column]:
+    if document["device_memory"] is None:
+        return []
+    kept: list[Column] = [
+        ("fits", lambda row: "yes" if row["fits"]["persistent"] else "no"),
+        ("fewest ranks", lambda row: _ranks(row["fits"]["fewest_ranks"])),
+    ]
+    if not _has_peak(document):
+        return kept
+    return [
+        *kept,
+        ("peak fits", lambda row: "yes" if row["fits"]["peak"] else "no"),
+        ("with peak", lambda row: _ranks(row["fits"]["fewest_ranks_with_peak"])),
+    ]
+
+
+def _ranks(number: int | None) -> str:
+    return "never" if number is None else str(number)
+
+
+def _asked(document: Json) -> list[str]:
+    model = document["model"]
+    source = f"{model['source']}: " if model["source"] else ""
+    experts = f" ({model['num_expert_params']} of experts)" if model["num_expert_params"] else ""
+    batches = f"{document['micro_batches']} micro-batch{'' if document['micro_batches'] == 1 else 'es'}"
+    lines = [
+        f"{source}{model['num_params']} parameters{experts} on {counted(document['ranks'], 'rank')}, "
+        f"{document['precision']}, {document['optimizer']}, {batches} an iteration"
+    ]
+    degrees = {name: document[name] for name in ("tensor_parallel", "pipeline", "expert")}
+    if set(degrees.values()) != {1}:
+        most = max(row["rank_params"] for row in document["rows"])
+        split = ", ".join(f"{name.replace('_', ' ')} {degree}" for name, degree in degrees.items())
+        lines.append(f"{split}: {most} parameters on the fullest rank, before sharding")
+    return lines
+
+
+def _notes(document: Json) -> list[str]:
+    degree = document["sharding_degree"]
+    expert = f", of an expert's {degree['expert']}" if document["model"]["num_expert_params"] else ""
+    notes = [
+        "a rank keeps so much between iterations and sends so much in one; GB is 10^9 bytes, GiB is 2^30",
+        f"N is the number of copies of a weight, {degree['dense']}{expert}; f = (N - 1)/N",
+    ]
+    if document["device_memory"] is not None:
+        notes.append(f"fits: into {format_gb(document['device_memory'])} GB; activations need room, too")
+    if not _has_peak(document):
+        notes.append("a peak needs the shapes of the layers: give --config or --safetensors")
+    else:
+        notes.append(
+            f"peak: with the largest layer in its backward pass, {document['prefetch']} prefetched, computed "
+            f"in {document['compute']}; without activations"
+        )
+    if document["optimizer"] == "muon":
+        which = (
+            "matrices of the blocks" if _has_peak(document) else "all parameters are taken for matrices: they"
+        )
+        notes.append(f"muon: {which} have one moment; what gathering them sends is not included")
+    return notes
