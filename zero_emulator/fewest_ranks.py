@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from fractions import Fraction
 from math import ceil
 
-from zero_emulator.held_bytes import FROM, STAGE_OF, Training, passing_bytes
+from zero_emulator.held_bytes import Training, passing_bytes
 from zero_emulator.parallel_degrees import ParallelDegrees
 from zero_emulator.stages import Stage
+from zero_emulator.theory import is_sharded
 
 
 def fewest_ranks(
@@ -37,7 +38,7 @@ def _fewest_copies(
     whole, sharded = Fraction(0), Fraction(0)
     for group, count in stage.groups.items():
         for kind, size in training.kept_a_parameter(group.matrix).items():
-            if STAGE_OF[strategy] >= FROM[kind]:
+            if is_sharded(strategy, kind):
                 sharded += count * size * (degrees.expert if group.expert else 1)
             else:
                 whole += count * size

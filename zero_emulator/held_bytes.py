@@ -5,15 +5,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
-from zero_emulator.layer_params import SHARDED_FROM
 from zero_emulator.parallel_degrees import ParallelDegrees
 from zero_emulator.precision import ITEMSIZE, Precision
 from zero_emulator.stages import Stage
-
-STAGE_OF = {"ddp": 0, "zero1": 1, "zero2": 2, "zero3": 3}
-
-FROM = {"master": 1, **SHARDED_FROM}
-"""The ZeRO stage from which each kind is a shard; master weights are optimizer state."""
+from zero_emulator.theory import is_sharded
 
 MOMENTS = {"adam": (2, 2), "adamw": (2, 2), "sgd": (0, 0), "sgd-momentum": (1, 1), "muon": (1, 2)}
 """Moments of a parameter in a matrix of a block, and of any other: those Muon leaves to AdamW."""
@@ -44,7 +39,7 @@ def kept_bytes(strategy: str, stage: Stage, degrees: ParallelDegrees, training: 
     kept: dict[str, Fraction] = {}
     for group, count in stage.groups.items():
         for kind, size in training.kept_a_parameter(group.matrix).items():
-            copies = degrees.copies(group.expert) if STAGE_OF[strategy] >= FROM[kind] else 1
+            copies = degrees.copies(group.expert) if is_sharded(strategy, kind) else 1
             kept[kind] = kept.get(kind, Fraction(0)) + count * size / copies
     return kept
 
@@ -60,12 +55,12 @@ def passing_bytes(strategy: str, stage: Stage, training: Training) -> Bytes:
     views = stage.num_params
     if not training.keep_views:
         views = min(views, (1 + training.prefetch) * largest)
-    number, passing = STAGE_OF[strategy], {}
-    if number >= FROM["weight"]:
+    passing = {}
+    if is_sharded(strategy, "weight"):
         passing["views"] = views * ITEMSIZE[precision.weight_wire]
     if ITEMSIZE[precision.compute] > ITEMSIZE[precision.weight]:
         passing["compute"] = largest * ITEMSIZE[precision.compute]
-    if number >= FROM["gradient"]:
+    if is_sharded(strategy, "gradient"):
         passing["gradient"] = largest * ITEMSIZE[precision.gradient]
     return passing
 
@@ -74,7 +69,7 @@ def kept_formula(strategy: str, training: Training, matrix: bool) -> str:
     """Bytes kept for a parameter as a formula in N: ``4 + 12/N``."""
     whole = sharded = 0
     for kind, size in training.kept_a_parameter(matrix).items():
-        if STAGE_OF[strategy] >= FROM[kind]:
+        if is_sharded(strategy, kind):
             sharded += size
         else:
             whole += size

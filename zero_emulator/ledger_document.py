@@ -71,7 +71,7 @@ def _row(row: Row, described: Described) -> Json:
         },
         "persistent": _total(fullest.persistent, whole_bytes(fullest.kept)),
         "peak": _peak(row.highest),
-        "claim": CLAIMS[row.strategy].formula,
+        "claim": f"{CLAIMS[row.strategy]}Ψ",
         "sent": {"formula": row.coefficient.formula, "bytes": ceil(fullest.sent)},
         "fits": _fits(row, described),
     }

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from zero_emulator.held_bytes import STAGE_OF, Bytes, Training, kept_bytes, passing_bytes
+from zero_emulator.held_bytes import Bytes, Training, kept_bytes, passing_bytes
 from zero_emulator.nominal import Coefficient, sent_a_parameter, share_sent
 from zero_emulator.parallel_degrees import ParallelDegrees
 from zero_emulator.stages import Stage
+from zero_emulator.theory import KEPT_WHOLE
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Row:
 
 def ledger_rows(stages: Sequence[Stage], degrees: ParallelDegrees, training: Training) -> tuple[Row, ...]:
     """A row a strategy."""
-    return tuple(_row(strategy, stages, degrees, training) for strategy in STAGE_OF)
+    return tuple(_row(strategy, stages, degrees, training) for strategy in KEPT_WHOLE)
 
 
 def _row(strategy: str, stages: Sequence[Stage], degrees: ParallelDegrees, training: Training) -> Row:

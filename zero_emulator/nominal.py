@@ -35,7 +35,7 @@ def sent_a_parameter(
     strategy: str, precision: Precision, micro_batches: int, *, keep_views: bool = False
 ) -> Coefficient:
     """What one parameter costs in an iteration: bytes sent = f(N) Ψ size."""
-    gradient, weight = ITEMSIZE[precision.gradient], ITEMSIZE[precision.weight_wire]
+    gradient, weight = ITEMSIZE[precision.summed_gradient], ITEMSIZE[precision.weight_wire]
     reduce, m = ITEMSIZE[precision.reduce], micro_batches
     if strategy == "ddp":
         return Coefficient(reduce + gradient, f"f ({reduce} + {gradient}) Ψ")

@@ -170,6 +170,11 @@ KEPT_WHOLE = {
 """What each strategy keeps whole on every rank; the rest is kept as a block."""
 
 
+def is_sharded(strategy: str, kind: str) -> bool:
+    """Whether a rank keeps only its block of this kind of state."""
+    return kind not in KEPT_WHOLE[strategy]
+
+
 def num_moments(optimizer: str, momentum: float | None) -> int:
     """Moments a parameter: Adam has two, SGD one if it has momentum."""
     return {"sgd": 1 if momentum else 0, "adam": 2, "adamw": 2}[optimizer]
@@ -186,7 +191,7 @@ def persistent_bytes(
     whole = sum(map(sum, layers))
     own = sum(sizes[rank] for sizes in layers)
     return {
-        kind: num_bytes * (whole if kind in KEPT_WHOLE[strategy] else own)
+        kind: num_bytes * (own if is_sharded(strategy, kind) else whole)
         for kind, num_bytes in precision.bytes_a_parameter(moments).items()
     }
 
