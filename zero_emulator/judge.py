@@ -60,6 +60,7 @@ def faults(config: RunConfig, layers: Sequence[Sizes], outcome: Outcome) -> list
         *_pairing_faults(outcome),
         *_persistent_faults(config, layers, outcome),
         *(fault for report in outcome.reports for fault in report.contradictions),
+        *_skip_faults(outcome),
         *(
             f"iteration {iteration}: the ranks hold different parameters, digests {', '.join(digests)}"
             for iteration, digests in outcome.digests.items()
@@ -112,6 +113,13 @@ def _pairing_faults(outcome: Outcome) -> Iterator[str]:
                     f"rank {sender} counted {sent} {kind} bytes sent to rank {receiver}, "
                     f"which counted {received} received"
                 )
+
+
+def _skip_faults(outcome: Outcome) -> Iterator[str]:
+    first = outcome.reports[0].skipped
+    for rank, report in enumerate(outcome.reports):
+        if report.skipped != first:
+            yield f"rank {rank} skipped the updates of iterations {report.skipped}, rank 0 those of {first}"
 
 
 def _persistent_faults(config: RunConfig, layers: Sequence[Sizes], outcome: Outcome) -> Iterator[str]:

@@ -76,6 +76,7 @@ def _iteration(config: RunConfig, layers: Sequence[Sizes], outcome: Outcome, ite
     return {
         "iteration": iteration,
         "loss": loss if isfinite(loss) else None,
+        "skipped": iteration in outcome.reports[0].skipped,
         "traffic": traffic,
         "multiple": None if world_size == 1 else multiples,
         "digests": digests,

@@ -26,6 +26,7 @@ def describe_run(record: Json) -> str:
         f"{_span([rank['audit'] for rank in record['totals']])} audit bytes a rank",
         f"  persistent          {_persistent_per_param(record):.4g} bytes a parameter",
         f"  parameters          {_identical(record)}",
+        *_skipped(record),
         f"verdict {record['verdict']}",
     ]
     return "\n".join(lines + [f"  {fault}" for fault in record["faults"]])
@@ -90,6 +91,11 @@ def _persistent_per_param(record: Json) -> float:
     """On the rank that keeps most."""
     most: int = max(sum(kept.values()) for kept in record["persistent"])
     return most / float(record["num_params"])
+
+
+def _skipped(record: Json) -> list[str]:
+    skipped = [str(one["iteration"]) for one in record["iterations"] if one["skipped"]]
+    return [f"  skipped             updates of iterations {', '.join(skipped)}"] if skipped else []
 
 
 def _identical(record: Json) -> str:

@@ -32,6 +32,7 @@ class RankReport:
     exchanges: int  # values that went past the ledger
     persistent: dict[str, int]  # bytes by kind
     contradictions: list[str]
+    skipped: list[int | None]  # iterations whose update was voted down
     entries: list[Entry]
     host: str
 
@@ -106,6 +107,7 @@ def run(
         ledger.exchanges,
         persistent,
         audit.contradictions,
+        strategy.skipped,
         entries,
         platform.node(),
     )

@@ -77,6 +77,7 @@ class Strategy(ABC):
         ]
         self.buffers = BufferPool(poison=options.poison)
         self.opened: Array | None = None  # the view of the layer between its hooks
+        self.skipped: list[int | None] = []  # iterations without an update, by vote
         self.updates = 0  # done so far: the version that every view must have
         self.versions = np.zeros((comm.world_size, len(layers)), np.int64)  # as the ranks last told
         self.works: list[Work] = []
@@ -212,6 +213,7 @@ class Strategy(ABC):
             if self.loss_scale is not None:
                 self.loss_scale.learn(finite)
             if not finite:
+                self.skipped.append(self.comm.label.iteration)
                 return
         if self.options.max_norm is not None:
             scale *= clip_scale(self._global_square_sum() * scale**2, self.options.max_norm)

@@ -1,0 +1,129 @@
+"""Mixed precision: the same bits everywhere, whatever is kept, sent and added in which dtype."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from zero_emulator.config import RunConfig
+from zero_emulator.data import Dataset
+from zero_emulator.judge import faults
+from zero_emulator.layer_params import LayerParams
+from zero_emulator.loss_scale import LossScale
+from zero_emulator.optimizers import SGD
+from zero_emulator.precision import find_precision
+from zero_emulator.run import Outcome, run
+from zero_emulator.strategies import STRATEGIES
+from zero_emulator.trainer import Trainer
+
+
+@pytest.fixture
+def train(run_ranks: Any, toy: Dataset, settings: dict[str, Any]) -> Any:
+    """A run on every rank that must pass every audit; what rank 0 knows of it."""
+
+    def train(**chosen: Any) -> Outcome:
+        config = RunConfig(**{**settings, "dtype": None, "iterations": 4} | chosen)
+        outcome = run_ranks(lambda comm: run(config, toy, comm.transport, poison=True))[0]
+        world_size = len(outcome.reports)
+        layers = [layer.layout.block_sizes(world_size) for layer in config.make_layers(toy)]
+        assert faults(config, layers, outcome) == []
+        return outcome
+
+    return train
+
+
+@pytest.mark.parametrize("precision", ["bf16", "bf16-fp32grad", "bf16+fp32grad", "fp16"])
+@pytest.mark.parametrize(
+    "more", [{}, {"reduce_dtype": "float32"}, {"param_wire_dtype": "float32"}, {"clip": 0.1}]
+)
+@pytest.mark.parametrize("world_size", [3])
+def test_all_strategies_give_the_same_bits(train: Any, precision: str, more: dict[str, Any]) -> None:
+    digests = [train(strategy=name, precision=precision, **more).digests for name in STRATEGIES]
+    assert digests == digests[:1] * 4
+
+
+@pytest.mark.parametrize("precision", ["bf16", "bf16+fp32grad"])
+@pytest.mark.parametrize("world_size", [2])
+def test_with_micro_batches_those_that_reduce_equally_often_do(train: Any, precision: str) -> None:
+    digests = {
+        name: train(strategy=name, precision=precision, micro_batches=3).digests for name in STRATEGIES
+    }
+    assert digests["ddp"] == digests["zero1"]
+    assert digests["zero2"] == digests["zero3"]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("world_size", [3])
+def test_infinity_on_one_rank_makes_all_skip(train: Any, monkeypatch: Any, strategy: str) -> None:
+    backward, updates = Trainer._backward, []
+
+    def overflowing(self: Trainer, grad: Any, saved: Any, micro_batch: int) -> None:
+        if self.iteration == 3 and self.comm.rank == 1:
+            grad = np.full_like(grad, np.inf)
+        backward(self, grad, saved, micro_batch)
+        updates.append(self.strategy.updates)
+
+    monkeypatch.setattr(Trainer, "_backward", overflowing)
+    outcome = train(strategy=strategy, precision="bf16", iterations=4)
+    assert [report.skipped for report in outcome.reports] == [[3]] * 3
+    assert sorted(updates) == [0] * 3 + [1] * 3 + [2] * 6  # Adam's counter stands still
+    assert outcome.digests[3] == outcome.digests[2]
+    assert outcome.digests[4] != outcome.digests[3]
+
+
+@pytest.mark.parametrize("world_size", [2])
+def test_small_gradients_survive_float16_by_their_scale(train: Any, monkeypatch: Any) -> None:
+    scaled = train(strategy="zero2", precision="fp16", lr=1e-3)
+    monkeypatch.setattr("zero_emulator.strategies.base.LossScale", lambda: LossScale(value=2.0**-20))
+    lost = train(strategy="zero2", precision="fp16", lr=1e-3)
+    exact = train(strategy="zero2", lr=1e-3)
+    errors = [
+        max(np.max(np.abs(a - b)) for a, b in zip(one.weights, exact.weights, strict=True))
+        for one in (scaled, lost)
+    ]
+    assert errors[0] < 2e-3 < errors[1]
+
+
+def test_a_loss_scale_halves_on_overflow_and_doubles_after_patience() -> None:
+    scale = LossScale(value=8.0, patience=2)
+    values = []
+    for finite in (True, False, True, True, True):
+        scale.learn(finite)
+        values.append(scale.value)
+    assert values == [8.0, 4.0, 4.0, 8.0, 8.0]
+
+
+def test_a_master_keeps_count_of_updates_too_small_for_bfloat16(monkeypatch: Any) -> None:
+    """1 - 0.001 is 1 in bfloat16, and so is 1 minus a thousand of them, one by one."""
+
+    def after_a_thousand() -> float:
+        params = LayerParams(np.ones(4, np.float32), (4,), 0, 1, SGD(1e-3), find_precision("bf16"))
+        params.grad[...] = 1
+        for iteration in range(1, 1001):
+            params.update(SGD(1e-3), iteration, 1.0)
+        return float(params.weight[0])
+
+    assert abs(after_a_thousand()) < 1e-2
+    update = LayerParams.update
+
+    def without_a_master(self: LayerParams, *arguments: Any) -> None:
+        update(self, *arguments)
+        self.master[...] = self.weight  # type: ignore[index]
+
+    monkeypatch.setattr(LayerParams, "update", without_a_master)
+    assert after_a_thousand() == 1.0
+
+
+def test_narrower_wire_than_weights_is_refused() -> None:
+    with pytest.raises(ValueError, match="float32 weights do not survive a wire of bfloat16"):
+        RunConfig(precision="fp32", param_wire_dtype="bfloat16")
+    with pytest.raises(ValueError, match="--dtype float64 and --precision bf16: give one of them"):
+        RunConfig(dtype="float64", precision="bf16")
+
+
+@pytest.mark.parametrize("world_size", [4])
+def test_fp32_reduction_of_bf16_weights_sends_six_bytes_in_zero1(train: Any) -> None:
+    outcome = train(strategy="zero1", precision="bf16", reduce_dtype="float32", hidden=(4,))
+    sent = sum(sum(report.traffic.by_iteration[2].sent.values()) for report in outcome.reports)
+    num_params = sum(weight.size for weight in outcome.weights)
+    assert sent == 6 * 3 * num_params  # all ranks together: 6 f(N) Ψ each
