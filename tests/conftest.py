@@ -78,7 +78,7 @@ def run_ranks(request: pytest.FixtureRequest, world_size: int) -> RunRanks:
 
         transport = MPITransport() if message_limit is None else MPITransport(message_limit=message_limit)
         results = transport.exchange(on_rank(transport), TIME_LIMIT)
-        transport.close()
+        transport.close(TIME_LIMIT)
         return results
 
     return run

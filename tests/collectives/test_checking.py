@@ -59,7 +59,7 @@ def test_a_split_watches_the_memory_of_the_whole_rank(run_ranks) -> None:
         assert isinstance(comm.transport, CheckingTransport)
         part = comm.transport.split(0, 0)
         assert isinstance(part, CheckingTransport)
-        assert part.in_flight is comm.transport.in_flight
+        assert part.in_use is comm.transport.in_use
 
     run_ranks(body)
 

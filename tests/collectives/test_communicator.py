@@ -21,6 +21,7 @@ from collectives.promises import ALL_REDUCE
 from collectives.schedule import Recv, Schedule, Send
 from collectives.transports.base import Transport
 from collectives.transports.delaying import DelayingTransport
+from collectives.transports.in_flight import Tags
 from collectives.transports.metered import MeteredTransport
 
 Array = npt.NDArray[Any]
@@ -343,7 +344,7 @@ def test_works_of_equal_shape_in_flight_do_not_mix(run_ranks, check: bool) -> No
 
 def short_of_tags(inner: Transport) -> Transport:
     transport = DelayingTransport(inner, 11)
-    transport.max_tag = 1024 + 7
+    transport.tags = Tags(30)
     return transport
 
 
