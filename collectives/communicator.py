@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy.typing as npt
 
 from collectives.algorithms import Algorithm, find_algorithm
 from collectives.arguments import IN_PLACE, InPlace, block_sizes, check_arrays, check_operator, flat
+from collectives.bindings import Bindings
 from collectives.call_check import describe
-from collectives.engine import bind, place
+from collectives.engine import place
 from collectives.ledger import Call, Label
 from collectives.operators import Operator, find_operator
 from collectives.prepared import PreparedCollective
@@ -61,7 +62,8 @@ class Communicator:
         self.time_limit = time_limit
         self._path: tuple[int, ...] = ()  # the splits that led here: tells its calls from others'
         self._num_splits = 0
-        self._scratch = ScratchPool()
+        self._scratch, self._bindings = ScratchPool(), Bindings()
+        self._describe = lru_cache(maxsize=256)(describe)
         self._num_calls = 0
 
     def all_gather(
@@ -181,7 +183,7 @@ class Communicator:
         source = result if isinstance(input, InPlace) else flat("input", input)
         cut = block_sizes(max(source.size, result.size), self.world_size, sizes)
         num_chunks = self._num_chunks(cut, result.itemsize)
-        binding = bind(algorithm, self.rank, cut, result.itemsize, in_place, num_chunks)
+        binding = self._bindings.get(algorithm, self.rank, cut, result.itemsize, in_place, num_chunks)
         check_arrays(algorithm, binding, source, result, in_place)
 
         scratch = self._scratch.take(binding.scratch_size * result.itemsize)
@@ -189,10 +191,12 @@ class Communicator:
         lanes = tuple(place(rounds, slots, result, source, reduction) for rounds in binding.lanes)
         record = None
         if self.check and self.world_size > 1:
-            record = describe(algorithm, reduction and reduction.name, result.dtype, cut, num_chunks)
+            record = self._describe(algorithm, reduction and reduction.name, result.dtype, cut, num_chunks)
         new_call = partial(self._new_call, collective, algorithm.name)
         tag = take_tags(1 + num_chunks)  # one for the check, one for each lane
-        prepared = PreparedCollective(self.transport, new_call, lambda: self.time_limit, tag, record, lanes)
+        prepared = PreparedCollective(
+            self.transport, new_call, lambda: self.time_limit, tag, record, self._bindings, lanes
+        )
         return prepared, scratch
 
     def _num_chunks(self, sizes: Sequence[int], itemsize: int) -> int:

@@ -7,7 +7,7 @@ so a chunk that has arrived moves on while the next is on its way.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,7 +63,6 @@ class Binding(NamedTuple):
     scratch_size: int
 
 
-@lru_cache(maxsize=512)
 def _plan(algorithm: Algorithm, rank: int, world_size: int, in_place: bool, in_chunks: bool) -> Plan:
     starts = algorithm.collective.starts_with(rank, world_size)
     ends = algorithm.collective.ends_with(rank, world_size)
@@ -72,7 +71,6 @@ def _plan(algorithm: Algorithm, rank: int, world_size: int, in_place: bool, in_c
     return make_plan(algorithm.schedule(rank, world_size), starts, ends, in_chunks=in_chunks)
 
 
-@lru_cache(maxsize=4096)
 def bind(
     algorithm: Algorithm, rank: int, sizes: tuple[int, ...], itemsize: int, in_place: bool, num_chunks: int
 ) -> Binding:

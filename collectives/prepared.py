@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
+from collectives.bindings import Bindings
 from collectives.call_check import check_calls
 from collectives.engine import PlacedRound, walk
 from collectives.ledger import Call
@@ -23,10 +24,11 @@ class PreparedCollective:
         time_limit: Callable[[], float],
         tag: int,
         record: bytes | None,
+        bindings: Bindings,
         lanes: tuple[tuple[PlacedRound, ...], ...],
     ) -> None:
         self._transport, self._new_call, self._time_limit = transport, new_call, time_limit
-        self._tag, self._record, self._lanes = tag, record, lanes
+        self._tag, self._record, self._bindings, self._lanes = tag, record, bindings, lanes
         self._last: Work | None = None
 
     def start(self, when_done: Callable[[], object] = lambda: None) -> Work:
@@ -55,7 +57,7 @@ class PreparedCollective:
     def _stages(self, call: Call, when_done: Callable[[], object]) -> Iterator[list[Lane]]:
         """What a call does, stage by stage; the lanes of a stage are walked side by side."""
         if self._record is not None:
-            yield [check_calls(self._transport, self._tag, call, self._record)]
+            yield [check_calls(self._transport, self._tag, call, self._record, self._bindings)]
         yield [self._walk(call, chunk) for chunk in range(len(self._lanes))]
         when_done()
 

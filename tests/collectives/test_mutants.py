@@ -34,16 +34,6 @@ CAUGHT = (AssertionError, ScheduleError, LedgerError, RuntimeError, TimeoutError
 """What a check raises: BufferHazardError is an AssertionError, TransportError a RuntimeError."""
 
 
-@pytest.fixture(autouse=True)
-def _fresh_plans():  # type: ignore[no-untyped-def]
-    """Plans and bindings are remembered: a mutant must not meet, or leave, those of others."""
-    for remembered in (engine._plan, engine.bind):
-        remembered.cache_clear()
-    yield
-    for remembered in (engine._plan, engine.bind):
-        remembered.cache_clear()
-
-
 # The checks.
 
 
