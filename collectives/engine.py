@@ -50,7 +50,7 @@ class BoundRound(NamedTuple):
     pack: tuple[BoundMove, ...]
     sends: tuple[tuple[int, int, int, int], ...]  # (peer, buffer, first byte, last byte + 1)
     recvs: tuple[tuple[int, int, int, int], ...]
-    aside: tuple[BoundMove, ...]
+    copies: tuple[BoundMove, ...]
     effects: tuple[BoundMove, ...]
 
 
@@ -122,7 +122,7 @@ class _Binder(NamedTuple):
             tuple(map(self.move, one.pack)),
             self.messages(one.sends),
             self.messages(one.recvs),
-            tuple(map(self.move, one.aside)),
+            tuple(map(self.move, one.copies)),
             tuple(map(self.move, one.effects)),
         )
 
@@ -161,7 +161,7 @@ class PlacedRound(NamedTuple):
     pack: list[Action]
     sends: list[tuple[int, Array]]
     recvs: list[tuple[int, Array]]
-    aside: list[Action]
+    copies: list[Action]
     effects: list[Action]
 
 
@@ -176,10 +176,10 @@ def place(
             [_action(move, typed, operator) for move in pack],
             [(peer, wire[buffer][start:stop]) for peer, buffer, start, stop in sends],
             [(peer, wire[buffer][start:stop]) for peer, buffer, start, stop in recvs],
-            [_action(move, typed, operator) for move in aside],
+            [_action(move, typed, operator) for move in copies],
             [_action(move, typed, operator) for move in effects],
         )
-        for pack, sends, recvs, aside, effects in rounds
+        for pack, sends, recvs, copies, effects in rounds
     )
 
 
@@ -196,12 +196,12 @@ def walk(
     rounds: tuple[PlacedRound, ...], transport: Transport, tag: int, call: Call, chunk: int
 ) -> Iterator[tuple[Pending, Origin]]:
     """One lane of a collective in flight: yields what each step waits for; resume it when that has landed."""
-    for step, (pack, sends, recvs, aside, effects) in enumerate(rounds):
+    for step, (pack, sends, recvs, copies, effects) in enumerate(rounds):
         for action in pack:
             action()
         origin = Origin(call, step, chunk)
         pending = transport.post(sends, recvs, tag, origin)
-        for action in aside:
+        for action in copies:
             action()
         yield pending, origin
         for action in effects:
