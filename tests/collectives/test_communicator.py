@@ -267,6 +267,8 @@ def test_what_cannot_be_done_is_refused_with_the_numbers_before_a_byte_moves(run
         refuse(comm, r"the output of shape \(2, 2\) is not C-contiguous", four, np.zeros((2, 2)).T)
         refuse(comm, "share memory: pass IN_PLACE", both[:5], both[3:])
         refuse(comm, "share memory: pass IN_PLACE", four, four)
+        refuse(comm, "the input is a MaskedArray", np.ma.masked_array(four), np.zeros(4))
+        refuse(comm, "the output is a matrix", four, np.zeros(4).view(np.matrix))
         refuse(comm, "the input is list of no dtype", [1, 2], np.zeros(2))
         refuse(comm, "the output is ndarray of object", four, np.array([None] * 4))
         refuse(comm, "need 5 elements of input and 5 of output, there are 4 and 5", four, np.zeros(5))
