@@ -77,6 +77,14 @@ def bind(
     """The binding of one rank's plan to blocks of ``sizes`` elements of ``itemsize`` bytes."""
     plan = _plan(algorithm, rank, len(sizes), in_place, num_chunks > 1)
     size_of: dict[Block, int] = dict(enumerate(sizes))
+    touched = {
+        block for one in plan.rounds for _, region in (*one.sends, *one.recvs) for block in region.blocks
+    }
+    for block in (*plan.input_blocks, *plan.output_blocks, *touched):
+        if block not in size_of:
+            raise ValueError(
+                f"{algorithm} names block {block!r}: the engine runs blocks 0 to {len(sizes) - 1}, one a rank"
+            )
     chunks_of = {block: bounds(even_cut(size, num_chunks)) for block, size in size_of.items()}
     lanes = []
     scratch_size = 0
