@@ -53,10 +53,17 @@ def check_calls(
         if (records[rank] != records[0]).any():
             raise CallMismatchError(
                 f"call #{call.number} differs between ranks: rank 0 calls {_text(records[0])}, "
-                f"rank {rank} calls {_text(records[rank])}"
+                f"rank {rank} calls {_text(records[rank])}{_where(records[0], records[rank])}"
             )
 
 
 def _text(record: npt.NDArray[np.uint8]) -> str:
     text = record.tobytes()[8:].rstrip(b"\0").decode(errors="replace")
     return text if len(text) < RECORD_BYTES - 8 else text + "..."
+
+
+def _where(one: npt.NDArray[np.uint8], other: npt.NDArray[np.uint8]) -> str:
+    """What to add when the texts, as far as they go, are alike."""
+    if _text(one) != _text(other):
+        return ""
+    return ": they differ in a block whose size is beyond these texts, so compare the sizes"
