@@ -32,6 +32,10 @@ def flat(name: str, array: Array) -> Array:
             f"the {name} is {type(array).__name__} of {getattr(array, 'dtype', 'no dtype')}: "
             "give a NumPy array of numbers"
         )
+    if type(array) is not np.ndarray:
+        raise ValueError(
+            f"the {name} is a {type(array).__name__}, which has rules of its own: pass np.asarray(...) of it"
+        )
     if not array.flags.c_contiguous:
         raise ValueError(
             f"the {name} of shape {array.shape} is not C-contiguous: pass np.ascontiguousarray(...)"

@@ -1,11 +1,9 @@
 """How a flat buffer is cut into blocks: near-equal, unpadded, empty ones included."""
 
 from collections.abc import Sequence
-from functools import lru_cache
 from itertools import accumulate
 
 
-@lru_cache(maxsize=4096)
 def even_cut(total: int, parts: int) -> tuple[int, ...]:
     """Sizes of ``parts`` blocks that differ by at most one, the larger ones first.
 

@@ -1,24 +1,61 @@
 """How a command ends: one line that says what is wrong and what to do, and a code."""
 
+import contextlib
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
 EXIT_OK, EXIT_REFUTED, EXIT_USAGE, EXIT_RANK_DIED = 0, 1, 2, 3
-"""All holds; a proof or an audit failed; wrong usage or input; a rank died or a wait timed out."""
+"""All holds; a proof or an audit failed; wrong usage or input; a rank died, a wait timed out, or the command
+itself could not go on."""
 
 
 def run_command(command: click.Command, name: str) -> NoReturn:
     """Run a click command and exit, with its faults in one line each on stderr."""
     try:
-        code = command.main(prog_name=name, standalone_mode=False)
+        code = _run(command, name)
+        sys.stdout.flush()  # here, where a full disk can still be told
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
-        sys.exit(EXIT_USAGE)
+        code = EXIT_USAGE
     except click.ClickException as error:
-        click.echo(f"{name}: {' '.join(error.format_message().split())}", err=True)
-        sys.exit(EXIT_USAGE)
+        click.echo(f"{name}: {_line(error.format_message())}", err=True)
+        code = EXIT_USAGE
     except click.Abort:
-        sys.exit(130)  # as a shell reports Ctrl-C
-    sys.exit(code or EXIT_OK)
+        code = 130  # as a shell reports Ctrl-C
+    except Exception as error:
+        _tell(name, error)
+        code = EXIT_RANK_DIED
+    sys.exit(code)
+
+
+def _run(command: click.Command, name: str) -> Any:
+    # Not command.main: it ends a broken pipe in its own way, which differs between versions of click.
+    try:
+        with command.make_context(name, sys.argv[1:]) as context:
+            return command.invoke(context) or EXIT_OK
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
+    except SystemExit as ended:
+        return ended.code
+    except (KeyboardInterrupt, EOFError):
+        raise click.Abort from None
+
+
+def _tell(name: str, error: Exception) -> None:
+    if isinstance(error, BrokenPipeError):
+        what = "nobody reads the output any more"
+    elif isinstance(error, OSError):
+        what = str(error)
+    else:
+        what = f"{type(error).__name__}: {error}"
+    with contextlib.suppress(OSError, ValueError):
+        click.echo(f"{name}: {_line(what)}", err=True)
+    if isinstance(error, OSError):
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.close()  # or Python writes the rest at its end, and complains with another code
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

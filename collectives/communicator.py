@@ -2,27 +2,27 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy.typing as npt
 
 from collectives.algorithms import Algorithm, find_algorithm
 from collectives.arguments import IN_PLACE, InPlace, block_sizes, check_arrays, check_operator, flat
+from collectives.bindings import Bindings
 from collectives.call_check import describe
-from collectives.engine import bind, place
+from collectives.engine import place
 from collectives.ledger import Call, Label
 from collectives.operators import Operator, find_operator
 from collectives.prepared import PreparedCollective
 from collectives.scratch import ScratchPool
-from collectives.transports.base import Transport
-from collectives.work import InFlight, Work
+from collectives.transports.base import TIME_LIMIT, Transport, TransportError
+from collectives.transports.in_flight import Flight
+from collectives.work import Work
 
 __all__ = ["IN_PLACE", "Communicator", "InPlace"]
 
 Array = npt.NDArray[Any]
-
-TIME_LIMIT = 60.0
 
 MAX_CHUNKS = 1024
 """Of a block, and so lanes of a call: chunks grow beyond ``chunk_bytes`` rather than use up MPI's tags."""
@@ -31,13 +31,17 @@ MAX_CHUNKS = 1024
 class Communicator:
     """Collectives among the ranks of a transport.
 
-    Every rank makes the same calls in the same order; Works may be awaited in any. Arrays are C-contiguous
+    Every rank makes the same calls in the same order, those of all Communicators on the transport together;
+    Works may be awaited in any, and waiting for one thing moves all the others. Arrays are C-contiguous
     and seen flat. Block r, of sizes[r] elements, belongs to rank r; without ``sizes`` the cut is even_cut. An
     input is only read, and must not be changed until its Work is done; with IN_PLACE the output is the input.
 
     ``check``: whether ranks first compare what they are about to call, so that a difference is an error on
     all of them; costs 128 (world_size - 1) control bytes a call. Without it a difference is a hang until the
-    time limit, or, over MPI, a block whose tail is left as it was.
+    time limit, or, over MPI, a block whose tail is left as it was. Either way the ranks are out of step:
+    after a CallMismatchError the communicator is of no more use.
+    ``time_limit``: seconds without any news after which a wait ends in CollectiveTimeoutError; each Work has
+    the one of its start.
     ``chunk_bytes``: cut blocks into chunks of at most so many bytes, each in a lane of its own.
     """
 
@@ -55,12 +59,12 @@ class Communicator:
         self.rank, self.world_size = transport.rank, transport.world_size
         self.check, self.chunk_bytes = check, chunk_bytes
         self.label = Label()
-        self._in_flight = InFlight(time_limit)
-        self._way: tuple[int, ...] = ()  # the splits that led here: tells its calls from other communicators'
+        self.time_limit = time_limit
+        self._path: tuple[int, ...] = ()  # the splits that led here: tells its calls from others'
         self._num_splits = 0
-        self._scratch = ScratchPool()
+        self._scratch, self._bindings = ScratchPool(), Bindings()
+        self._describe = lru_cache(maxsize=256)(describe)
         self._num_calls = 0
-        self._next_tag, self._last_tag = 0, transport.max_tag
 
     def all_gather(
         self,
@@ -134,8 +138,7 @@ class Communicator:
         communicator = Communicator(
             part, time_limit=self.time_limit, check=self.check, chunk_bytes=self.chunk_bytes
         )
-        communicator._in_flight = self._in_flight  # so that waiting for one moves the others
-        communicator._way = (*self._way, self._num_splits, color)
+        communicator._path = (*self._path, self._num_splits, color)
         return communicator
 
     def exchange(self, value: object) -> list[Any]:
@@ -151,24 +154,15 @@ class Communicator:
         finally:
             self.label = before
 
-    @property
-    def time_limit(self) -> float:
-        """Seconds without any news after which a wait ends in CollectiveTimeoutError."""
-        return self._in_flight.time_limit
-
-    @time_limit.setter
-    def time_limit(self, seconds: float) -> None:
-        self._in_flight.time_limit = seconds
-
     def release_scratch(self) -> None:
         """Let go of the scratch memory that earlier calls have left for later ones."""
         self._scratch.clear()
 
     def close(self) -> None:
-        """Give back what the transport holds. No Work may be in flight."""
-        if num_in_flight := len(self._own_works()):
+        """Give back what the transport holds. Every rank calls it; no Work may be in flight on it."""
+        if num_in_flight := len(self._own(self.transport.in_flight.works)):
             raise ValueError(f"{num_in_flight} collectives are in flight: wait for them before closing")
-        self.transport.close()
+        self.transport.close(self.time_limit)
 
     def _start(self, *arguments: Any) -> Work:
         prepared, scratch = self._prepare(self._take_tags, *arguments)
@@ -193,7 +187,7 @@ class Communicator:
         source = result if isinstance(input, InPlace) else flat("input", input)
         cut = block_sizes(max(source.size, result.size), self.world_size, sizes)
         num_chunks = self._num_chunks(cut, result.itemsize)
-        binding = bind(algorithm, self.rank, cut, result.itemsize, in_place, num_chunks)
+        binding = self._bindings.get(algorithm, self.rank, cut, result.itemsize, in_place, num_chunks)
         check_arrays(algorithm, binding, source, result, in_place)
 
         scratch = self._scratch.take(binding.scratch_size * result.itemsize)
@@ -201,10 +195,13 @@ class Communicator:
         lanes = tuple(place(rounds, slots, result, source, reduction) for rounds in binding.lanes)
         record = None
         if self.check and self.world_size > 1:
-            record = describe(algorithm, reduction and reduction.name, result.dtype, cut, num_chunks)
+            record = self._describe(algorithm, reduction and reduction.name, result.dtype, cut, num_chunks)
         new_call = partial(self._new_call, collective, algorithm.name)
         tag = take_tags(1 + num_chunks)  # one for the check, one for each lane
-        return PreparedCollective(self._in_flight, self.transport, new_call, tag, record, lanes), scratch
+        prepared = PreparedCollective(
+            self.transport, new_call, lambda: self.time_limit, tag, record, self._bindings, lanes
+        )
+        return prepared, scratch
 
     def _num_chunks(self, sizes: Sequence[int], itemsize: int) -> int:
         if self.chunk_bytes is None:
@@ -213,23 +210,29 @@ class Communicator:
 
     def _new_call(self, collective: str, algorithm: str) -> Call:
         self._num_calls += 1
-        return Call(self._num_calls - 1, collective, algorithm, self.label, self._way)
-
-    def _own_works(self) -> list[Work]:
-        return [work for work in self._in_flight.works if work.call.communicator == self._way]
+        return Call(self._num_calls - 1, collective, algorithm, self.label, self._path)
 
     def _take_tags(self, number: int) -> int:
         """Tags that nothing in flight uses."""
-        if self._next_tag + number > self._last_tag:
-            # Tags start again: only when nothing is in flight that a new message could meet. All ranks get
-            # here at the same call, and whatever is in flight has been started on all of them before it.
-            for earlier in self._own_works():
-                earlier.wait()
-            self._next_tag = 0
-        self._next_tag += number
-        return self._next_tag - number
+        return self.transport.tags.take(number, self._settle)
 
     def _keep_tags(self, number: int) -> int:
-        """Tags for good, from the other end."""
-        self._last_tag -= number
-        return self._last_tag
+        """Tags for good."""
+        return self.transport.tags.keep(number, self._settle)
+
+    def _settle(self) -> None:
+        """End what is in flight on the transport, so that its tags may be used again."""
+        in_flight = self.transport.in_flight
+        if not self.transport.wait_until(lambda: not self._own(in_flight.works), self.time_limit):
+            raise TransportError(
+                f"rank {self.rank} waited {self.time_limit:g} s for {len(self._own(in_flight.works))} "
+                "collectives in flight, to use their tags again"
+            )
+        if failed := self._own(in_flight.failed):
+            raise TransportError(
+                f"rank {self.rank} cannot use its tags again: {len(failed)} collectives have failed with "
+                "messages under way"
+            )
+
+    def _own(self, works: list[Flight]) -> list[Flight]:
+        return [work for work in works if work.tags is self.transport.tags]

@@ -7,7 +7,7 @@ so a chunk that has arrived moves on while the next is on its way.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,7 +50,7 @@ class BoundRound(NamedTuple):
     pack: tuple[BoundMove, ...]
     sends: tuple[tuple[int, int, int, int], ...]  # (peer, buffer, first byte, last byte + 1)
     recvs: tuple[tuple[int, int, int, int], ...]
-    aside: tuple[BoundMove, ...]
+    copies: tuple[BoundMove, ...]
     effects: tuple[BoundMove, ...]
 
 
@@ -63,7 +63,6 @@ class Binding(NamedTuple):
     scratch_size: int
 
 
-@lru_cache(maxsize=512)
 def _plan(algorithm: Algorithm, rank: int, world_size: int, in_place: bool, in_chunks: bool) -> Plan:
     starts = algorithm.collective.starts_with(rank, world_size)
     ends = algorithm.collective.ends_with(rank, world_size)
@@ -72,13 +71,20 @@ def _plan(algorithm: Algorithm, rank: int, world_size: int, in_place: bool, in_c
     return make_plan(algorithm.schedule(rank, world_size), starts, ends, in_chunks=in_chunks)
 
 
-@lru_cache(maxsize=4096)
 def bind(
     algorithm: Algorithm, rank: int, sizes: tuple[int, ...], itemsize: int, in_place: bool, num_chunks: int
 ) -> Binding:
     """The binding of one rank's plan to blocks of ``sizes`` elements of ``itemsize`` bytes."""
     plan = _plan(algorithm, rank, len(sizes), in_place, num_chunks > 1)
     size_of: dict[Block, int] = dict(enumerate(sizes))
+    touched = {
+        block for one in plan.rounds for _, region in (*one.sends, *one.recvs) for block in region.blocks
+    }
+    for block in (*plan.input_blocks, *plan.output_blocks, *touched):
+        if block not in size_of:
+            raise ValueError(
+                f"{algorithm} names block {block!r}: the engine runs blocks 0 to {len(sizes) - 1}, one a rank"
+            )
     chunks_of = {block: bounds(even_cut(size, num_chunks)) for block, size in size_of.items()}
     lanes = []
     scratch_size = 0
@@ -124,7 +130,7 @@ class _Binder(NamedTuple):
             tuple(map(self.move, one.pack)),
             self.messages(one.sends),
             self.messages(one.recvs),
-            tuple(map(self.move, one.aside)),
+            tuple(map(self.move, one.copies)),
             tuple(map(self.move, one.effects)),
         )
 
@@ -163,7 +169,7 @@ class PlacedRound(NamedTuple):
     pack: list[Action]
     sends: list[tuple[int, Array]]
     recvs: list[tuple[int, Array]]
-    aside: list[Action]
+    copies: list[Action]
     effects: list[Action]
 
 
@@ -178,10 +184,10 @@ def place(
             [_action(move, typed, operator) for move in pack],
             [(peer, wire[buffer][start:stop]) for peer, buffer, start, stop in sends],
             [(peer, wire[buffer][start:stop]) for peer, buffer, start, stop in recvs],
-            [_action(move, typed, operator) for move in aside],
+            [_action(move, typed, operator) for move in copies],
             [_action(move, typed, operator) for move in effects],
         )
-        for pack, sends, recvs, aside, effects in rounds
+        for pack, sends, recvs, copies, effects in rounds
     )
 
 
@@ -198,12 +204,12 @@ def walk(
     rounds: tuple[PlacedRound, ...], transport: Transport, tag: int, call: Call, chunk: int
 ) -> Iterator[tuple[Pending, Origin]]:
     """One lane of a collective in flight: yields what each step waits for; resume it when that has landed."""
-    for step, (pack, sends, recvs, aside, effects) in enumerate(rounds):
+    for step, (pack, sends, recvs, copies, effects) in enumerate(rounds):
         for action in pack:
             action()
         origin = Origin(call, step, chunk)
         pending = transport.post(sends, recvs, tag, origin)
-        for action in aside:
+        for action in copies:
             action()
         yield pending, origin
         for action in effects:

@@ -61,11 +61,20 @@ class Entry:
 
 
 class Ledger:
-    """All that one rank has handed to its transport, in order."""
+    """What one rank has handed to its transport, in order: all of it, or what was not yet drained."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.exchanges = 0  # values that went past the ledger: set-up and reports, never a model's numbers
+
+    def drain(self) -> list[Entry]:
+        """Take out the entries whose messages have landed; those in flight stay, for they have no end yet.
+
+        A trainer that sums them up after each iteration holds one iteration's worth, however long it runs.
+        """
+        landed = [entry for entry in self.entries if entry.end is not None]
+        self.entries[:] = [entry for entry in self.entries if entry.end is None]
+        return landed
 
     def sent(self, kind: Kind | None = None) -> int:
         """Bytes that this rank has sent, of one kind or of all."""

@@ -42,12 +42,12 @@ class Move(NamedTuple):
 
 
 class Round(NamedTuple):
-    """A step with places: pack, post the messages, copy what is aside meanwhile, wait, let it take effect."""
+    """A step with places: pack, post the messages, make the copies meanwhile, wait, let it take effect."""
 
     pack: tuple[Move, ...] = ()
     sends: tuple[tuple[int, Region], ...] = ()
     recvs: tuple[tuple[int, Region], ...] = ()
-    aside: tuple[Move, ...] = ()
+    copies: tuple[Move, ...] = ()
     effects: tuple[Move, ...] = ()
 
 
@@ -89,10 +89,10 @@ class _Planner:
         self.tenants: dict[int, set[Block]] = {}  # by slot in use; a slot without tenants is lent for a step
 
     def plan(self) -> Plan:
-        aside = self._never_received()
+        copies = self._never_received()
         rounds = [self._round(number, step) for number, step in enumerate(self.steps)]
-        if aside:
-            rounds[:1] = [(rounds[0] if rounds else Round())._replace(aside=aside)]
+        if copies:
+            rounds[:1] = [(rounds[0] if rounds else Round())._replace(copies=copies)]
         slots = tuple(tuple(dict.fromkeys(held)) for held in self.slots)
         return Plan(tuple(rounds), self.input_blocks, self.output_blocks, slots)
 

@@ -2,47 +2,62 @@
 
 from collections.abc import Callable, Iterator
 
+from collectives.bindings import Bindings
 from collectives.call_check import check_calls
 from collectives.engine import PlacedRound, walk
 from collectives.ledger import Call
 from collectives.transports.base import Transport
-from collectives.work import InFlight, Lane, Work
+from collectives.work import Lane, Work
 
 
 class PreparedCollective:
     """A collective to be started as often as one likes, on the same arrays: MPI calls it persistent.
 
-    Every rank starts it in the same order among its calls. One start must be done before the next.
+    Every rank starts it in the same order among its calls. One start must be done before the next. If it runs
+    into its time limit it stays in flight, and other waits finish it; a failed one is of no more use.
     """
 
     def __init__(
         self,
-        in_flight: InFlight,
         transport: Transport,
         new_call: Callable[[], Call],
+        time_limit: Callable[[], float],
         tag: int,
         record: bytes | None,
+        bindings: Bindings,
         lanes: tuple[tuple[PlacedRound, ...], ...],
     ) -> None:
-        self._in_flight, self._transport, self._new_call = in_flight, transport, new_call
-        self._tag, self._record, self._lanes = tag, record, lanes
+        self._transport, self._new_call, self._time_limit = transport, new_call, time_limit
+        self._tag, self._record, self._bindings, self._lanes = tag, record, bindings, lanes
+        self._last: Work | None = None
 
     def start(self, when_done: Callable[[], object] = lambda: None) -> Work:
         """Its Work, in flight."""
-        call = self._new_call()
-        return self._in_flight.start(call, self._transport, self._stages(call, when_done))
+        work = self._new_work(when_done)
+        work.start()
+        return work
 
     def run(self) -> None:
         """Start it and wait, with little ado where nothing else is in flight."""
-        if self._record is not None or self._in_flight.works or len(self._lanes) > 1:
+        if self._record is not None or self._transport.in_flight.works or len(self._lanes) > 1:
             self.start().wait()
         else:
-            self._in_flight.walk_through(self._transport, self._walk(self._new_call(), 0))
+            work = self._new_work(lambda: None, stages=False)
+            work.walk_through(self._walk(work.call, 0))
+
+    def _new_work(self, when_done: Callable[[], object], stages: bool = True) -> Work:
+        if self._last is not None and not self._last.done:
+            state = "has failed: prepare it anew" if self._last.failure else "is still in flight: wait for it"
+            raise ValueError(f"{self._last.call} was started before, and {state} before starting it again")
+        call = self._new_call()
+        steps = self._stages(call, when_done) if stages else iter(())
+        self._last = Work(call, self._transport, steps, self._time_limit())
+        return self._last
 
     def _stages(self, call: Call, when_done: Callable[[], object]) -> Iterator[list[Lane]]:
         """What a call does, stage by stage; the lanes of a stage are walked side by side."""
         if self._record is not None:
-            yield [check_calls(self._transport, self._tag, call, self._record)]
+            yield [check_calls(self._transport, self._tag, call, self._record, self._bindings)]
         yield [self._walk(call, chunk) for chunk in range(len(self._lanes))]
         when_done()
 

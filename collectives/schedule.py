@@ -45,7 +45,7 @@ class Recv(NamedTuple):
 
 Step = tuple[Send | Recv, ...]
 Schedule = Iterator[Step]
-Generator = Callable[[int, int], Schedule]
+MakeSchedule = Callable[[int, int], Schedule]
 """``(rank, world_size)`` to the steps that this rank takes."""
 
 

@@ -1,10 +1,11 @@
 """Collectives in flight: started, nudged along together, and finished within a time limit."""
 
-import time
 from collections.abc import Iterator
+from functools import partial
 
 from collectives.ledger import Call, Origin
 from collectives.transports.base import Pending, Transport
+from collectives.transports.in_flight import Tags
 
 Lane = Iterator[tuple[Pending, Origin]]
 """A suspended generator: what it waits for; resume it when that has landed."""
@@ -18,22 +19,47 @@ class Work:
     """A collective in flight: stages one after the other, the lanes of a stage side by side.
 
     The output may be read, and the input changed, once it is done. A Work that has failed stays failed: every
-    wait and poll of it raises what it failed with.
+    wait and poll of it raises what it failed with. One whose wait ran into its limit has not failed: it stays
+    in flight, and may be awaited again. The memory of either is held for as long as messages may touch it.
     """
 
     def __init__(
-        self, call: Call, transport: Transport, stages: Iterator[list[Lane]], in_flight: "InFlight"
+        self, call: Call, transport: Transport, stages: Iterator[list[Lane]], time_limit: float
     ) -> None:
-        self.call, self.transport, self.done = call, transport, False
+        self.call, self.transport, self.time_limit, self.done = call, transport, time_limit, False
         self.failure: BaseException | None = None
-        self._stages, self._in_flight = stages, in_flight
+        self._stages, self._in_flight = stages, transport.in_flight
         self._waiting: list[tuple[Lane, Pending, Origin]] = []
+
+    def start(self) -> None:
+        """Put its first messages on their way."""
+        self._in_flight.works.append(self)
+        self._in_flight.nudge_all()
 
     def wait(self) -> None:
         """Finish it. Raises CollectiveTimeoutError after the time limit without any news."""
-        if not self.over:
-            self._in_flight.drive(self)
+        if not self.transport.wait_until(lambda: self.over, self.time_limit):
+            raise self._timeout()
         self._check_failure()
+
+    def walk_through(self, lane: Lane) -> None:
+        """Start and finish it, a Work of one lane that is alone in flight: the same with less ado."""
+        assert not self._in_flight.works, "nobody would nudge the others"
+        try:
+            for pending, origin in lane:
+                if self.transport.landed(pending):
+                    continue
+                self._waiting = [(lane, pending, origin)]
+                if not self.transport.wait_until(partial(self.transport.landed, pending), self.time_limit):
+                    self._in_flight.works.append(self)
+                    raise self._timeout()
+            self._waiting, self.done = [], True
+        except CollectiveTimeoutError:
+            raise
+        except BaseException as failure:
+            self.failure = failure
+            self._in_flight.failed.append(self)
+            raise
 
     def poll(self) -> bool:
         """Whether it is done, after a nudge; never waits. Computing ranks call it so that messages move."""
@@ -41,6 +67,11 @@ class Work:
             self._in_flight.nudge_all()
         self._check_failure()
         return self.done
+
+    @property
+    def tags(self) -> Tags:
+        """Where its tags come from: one for all Works of a transport, whatever is wrapped around it."""
+        return self.transport.tags
 
     @property
     def over(self) -> bool:
@@ -52,6 +83,8 @@ class Work:
 
         A failure is kept for its own wait: whoever nudges may be waiting for another Work.
         """
+        if self.over:
+            return False
         try:
             return self._advance()
         except BaseException as failure:
@@ -59,6 +92,13 @@ class Work:
             if not isinstance(failure, Exception):
                 raise
             return True
+
+    def landed(self) -> bool:
+        """Whether no message of it is under way."""
+        try:
+            return all(self.transport.landed(pending) for _, pending, _ in self._waiting)
+        except Exception:
+            return False  # whoever cannot tell must hold on to the memory
 
     def describe_wait(self) -> str:
         """Who is waited for, in which step: for the message of a time limit."""
@@ -69,32 +109,39 @@ class Work:
 
     def _advance(self) -> bool:
         news = False
-        waiting: list[tuple[Lane, Pending, Origin]] = []
-        for lane, pending, origin in self._waiting:
-            if self.transport.landed(pending):
-                news = True
-                _resume(lane, waiting)
-            else:
-                waiting.append((lane, pending, origin))
-        while not waiting and not self.done:
+        before, self._waiting = self._waiting, []
+        for place, (lane, pending, origin) in enumerate(before):
+            try:
+                if self.transport.landed(pending):
+                    news = True
+                    self._resume(lane)
+                else:
+                    self._waiting.append((lane, pending, origin))
+            except BaseException:
+                self._waiting += before[place:]  # their messages are still under way
+                raise
+        while not self._waiting and not self.done:
             lanes = next(self._stages, None)
             if lanes is None:
                 self.done = news = True
                 break
             for start in lanes:
-                _resume(start, waiting)
-        self._waiting = waiting
+                self._resume(start)
         return news
+
+    def _resume(self, lane: Lane) -> None:
+        step = next(lane, None)
+        if step is not None:
+            self._waiting.append((lane, *step))
+
+    def _timeout(self) -> CollectiveTimeoutError:
+        return CollectiveTimeoutError(
+            f"rank {self.transport.rank} waited {self.time_limit:g} s in {self.describe_wait()}"
+        )
 
     def _check_failure(self) -> None:
         if self.failure is not None:
             raise self.failure
-
-
-def _resume(lane: Lane, waiting: list[tuple[Lane, Pending, Origin]]) -> None:
-    step = next(lane, None)
-    if step is not None:
-        waiting.append((lane, *step))
 
 
 def describe_wait(transport: Transport, pending: Pending, origin: Origin, call: Call) -> str:
@@ -105,56 +152,3 @@ def describe_wait(transport: Transport, pending: Pending, origin: Origin, call: 
     # Perhaps in its call check: but it is the call that the caller knows.
     stage = "" if origin.call == call else f" ({origin.call.collective})"
     return f"{call}{stage}, step {origin.step}, chunk {origin.chunk}: {' and '.join(whom)}"
-
-
-class InFlight:
-    """The Works that are not over, of a Communicator and of all that were split off it.
-
-    Whoever waits for one nudges them all, so two ranks may await two Works in different orders.
-    """
-
-    def __init__(self, time_limit: float) -> None:
-        self.time_limit = time_limit
-        self.works: list[Work] = []
-
-    def start(self, call: Call, transport: Transport, stages: Iterator[list[Lane]]) -> Work:
-        """A new Work, whose first messages are on their way."""
-        work = Work(call, transport, stages, self)
-        self.works.append(work)
-        self.nudge_all()
-        return work
-
-    def nudge_all(self) -> bool:
-        """Nudge every Work, and forget those that are over; says whether there was any news."""
-        news = False
-        for work in tuple(self.works):
-            news = work.nudge() or news
-            if work.over:
-                self.works.remove(work)
-        return news
-
-    def drive(self, work: Work) -> None:
-        """Nudge all Works until this one is over."""
-        last_news = time.monotonic()
-        while not work.over:
-            now = time.monotonic()
-            if self.nudge_all():
-                last_news = now
-            elif now - last_news < self.time_limit:
-                work.transport.pause(now - last_news)
-            else:
-                self._give_up(work.transport, work.describe_wait())
-
-    def walk_through(self, transport: Transport, lane: Lane) -> None:
-        """Finish a lane that is alone in flight: what a Work does, with less ado."""
-        assert not self.works, "nobody would nudge the others"
-        for pending, origin in lane:
-            start = time.monotonic()
-            while not transport.landed(pending):
-                waited = time.monotonic() - start
-                if waited > self.time_limit:
-                    self._give_up(transport, describe_wait(transport, pending, origin, origin.call))
-                transport.pause(waited)
-
-    def _give_up(self, transport: Transport, where: str) -> None:
-        raise CollectiveTimeoutError(f"rank {transport.rank} waited {self.time_limit:g} s in {where}")

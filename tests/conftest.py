@@ -2,7 +2,7 @@
 
 ``pytest`` runs the ranks as threads, for world sizes 1, 2, 3, 4, 5, 7 and 8. Under
 
-    mpiexec -n 4 python -m mpi4py -m pytest --with-mpi --only-mpi -q tests
+    mpiexec -n 4 python -m mpi4py -m pytest --with-mpi -m mpi -q tests
 
 the bodies that use ``run_ranks``, and all of tests/mpi, run on the MPI ranks. Nothing is skipped: what does
 not apply is deselected, and a session that ran fewer MPI tests than it selected fails. A rank whose test
@@ -78,7 +78,7 @@ def run_ranks(request: pytest.FixtureRequest, world_size: int) -> RunRanks:
 
         transport = MPITransport() if message_limit is None else MPITransport(message_limit=message_limit)
         results = transport.exchange(on_rank(transport), TIME_LIMIT)
-        transport.close()
+        transport.close(TIME_LIMIT)
         return results
 
     return run

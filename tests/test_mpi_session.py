@@ -60,7 +60,7 @@ def session(tmp_path: Path, code: str) -> subprocess.CompletedProcess[str]:
     shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
     (tmp_path / "test_it.py").write_text(code)
     command = [str(MPIEXEC), "-n", "2", sys.executable, "-m", "mpi4py", "-m", "pytest"]
-    command += ["--with-mpi", "--only-mpi", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    command += ["--with-mpi", "-m", "mpi", "-q", "-p", "no:cacheprovider", str(tmp_path)]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=60, env=os.environ | LAUNCH, cwd=tmp_path
     )

@@ -131,7 +131,7 @@ class _Step:
 
     def __call__(self, x: Array, y: Array) -> None:
         self.watch.seconds = self.updated = 0.0
-        self.ledger.entries.clear()
+        self.ledger.drain()
         with np.errstate(all="ignore"):  # what a silent iteration computes on is nonsense
             self.trainer.iterate(x, y)
 

@@ -19,7 +19,7 @@ from zero_emulator.losses import LOSSES
 from zero_emulator.memory import alive_bytes
 from zero_emulator.metrics import accuracy
 from zero_emulator.strategies import STRATEGIES
-from zero_emulator.traffic import RunTraffic, sum_up
+from zero_emulator.traffic import RunTraffic
 from zero_emulator.trainer import Trainer
 
 
@@ -89,6 +89,8 @@ def run(
     )
     audit = DigestAudit(comm, config.iterations, config.audit_every)
     trainer = Trainer(layers, LOSSES[config.loss], strategy, audit.saw)
+    traffic = RunTraffic()
+    entries: list[Entry] = []
     shares: list[float] = []
     gradients: list[Array] | None = None
     loss_scale = 1.0 if strategy.loss_scale is None else strategy.loss_scale.value
@@ -97,13 +99,17 @@ def run(
         audit.close(iteration - 1)
         if iteration == 1 and audit_gradients:
             gradients = [gradient / loss_scale for gradient in gather_gradients(strategy, iteration)]
+        landed = ledger.drain()
+        traffic.add(landed)
+        entries += landed if keep_events else []
         on_iteration(iteration)
     persistent = alive_bytes(strategy)
     weights = audit.close_last(strategy)
-    entries = ledger.entries if keep_events else []
+    traffic.add(ledger.entries)
+    entries += ledger.entries if keep_events else []
     report = RankReport(
         shares,
-        sum_up(ledger.entries),
+        traffic,
         ledger.exchanges,
         persistent,
         audit.contradictions,

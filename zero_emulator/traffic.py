@@ -36,7 +36,10 @@ class IterationTraffic:
 
 @dataclass
 class RunTraffic:
-    """One rank from start to end, in bytes: whatever it sent and received stands in each of the sums."""
+    """One rank from start to end, in bytes: whatever it sent and received stands in each of the sums.
+
+    Summed up iteration by iteration, so that a long run does not keep its messages.
+    """
 
     by_iteration: defaultdict[int | None, IterationTraffic] = field(
         default_factory=lambda: defaultdict(IterationTraffic)
@@ -45,26 +48,24 @@ class RunTraffic:
     sent_to: Counter[tuple[int, Kind]] = field(default_factory=Counter)
     received_from: Counter[tuple[int, Kind]] = field(default_factory=Counter)
 
-
-def sum_up(entries: Iterable[Entry]) -> RunTraffic:
-    """One rank's ledger in sums. What belongs to no iteration stands under None."""
-    traffic = RunTraffic()
-    for entry in entries:
-        call = entry.origin.call
-        kind = call.label.kind
-        sent = sum(num_bytes for _, num_bytes in entry.sends)
-        traffic.sent[kind] += sent
-        for peer, num_bytes in entry.sends:
-            traffic.sent_to[peer, kind] += num_bytes
-        for peer, num_bytes in entry.recvs:
-            traffic.received_from[peer, kind] += num_bytes
-        iteration = traffic.by_iteration[call.label.iteration]
-        if kind != "training":
-            iteration.other_sent[kind] += sent
-            iteration.other_received[kind] += sum(num_bytes for _, num_bytes in entry.recvs)
-            continue
-        key = call.label.phase or "none", call.collective
-        iteration.calls[key] += entry.origin.step == 0 and entry.origin.chunk == 0
-        iteration.sent[key] += sent
-        iteration.received[key] += sum(num_bytes for _, num_bytes in entry.recvs)
-    return traffic
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Take in what a ledger has let go. What belongs to no iteration stands under None."""
+        for entry in entries:
+            call = entry.origin.call
+            kind = call.label.kind
+            sent = sum(num_bytes for _, num_bytes in entry.sends)
+            received = sum(num_bytes for _, num_bytes in entry.recvs)
+            self.sent[kind] += sent
+            for peer, num_bytes in entry.sends:
+                self.sent_to[peer, kind] += num_bytes
+            for peer, num_bytes in entry.recvs:
+                self.received_from[peer, kind] += num_bytes
+            iteration = self.by_iteration[call.label.iteration]
+            if kind != "training":
+                iteration.other_sent[kind] += sent
+                iteration.other_received[kind] += received
+                continue
+            key = call.label.phase or "none", call.collective
+            iteration.calls[key] += entry.origin.step == 0 and entry.origin.chunk == 0
+            iteration.sent[key] += sent
+            iteration.received[key] += received

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from collectives.algorithms import ring
 from collectives.promises import ALL_GATHER, ALL_REDUCE, COLLECTIVES, REDUCE_SCATTER, Collective
-from collectives.schedule import Generator
+from collectives.schedule import MakeSchedule
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,7 +16,7 @@ class Algorithm:
 
     name: str
     collective: Collective
-    schedule: Generator
+    schedule: MakeSchedule
     commutative_only: bool = False
 
     def __str__(self) -> str:

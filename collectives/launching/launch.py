@@ -14,7 +14,7 @@ from types import FrameType
 from collectives.launching.launched import LaunchError, find_mpiexec, launched_size
 from collectives.launching.processes import Process, identify
 from collectives.launching.rank_notes import BANNERS, Note, read_notes, remove
-from collectives.launching.rank_output import pass_on, ranks_output
+from collectives.launching.rank_output import OutputLostError, pass_on, ranks_output
 from collectives.launching.witness import STOP_SIGNALS, signal_name
 
 __all__ = ["LaunchError", "launch", "launched_size"]
@@ -39,6 +39,7 @@ def launch(num_ranks: int, module: str, arguments: Sequence[str], *, last_rank_l
     - 0, 1 or 2: the code that every rank returned.
     - 3, after one line on stderr that names the rank: one died, raised, left early, or had not ended
       ``last_rank_limit`` seconds after another did. mpiexec's own banners appear only if no rank left word.
+    - 3 too, after such a line, when what the ranks print cannot be written any more.
     - 128 + n: signal n (Ctrl-C, SIGTERM, SIGHUP) stopped the launcher.
 
     No process is left behind in any case, nor when the launcher itself is killed. Raises LaunchError without
@@ -66,6 +67,10 @@ def launch(num_ranks: int, module: str, arguments: Sequence[str], *, last_rank_l
             _say(f"stopped by signal {stopped[0]} ({signal_name(stopped[0])})")
             return 128 + stopped[0]
         return _verdict(notes, num_ranks, last_rank_limit, job.returncode, directory)
+    except OutputLostError as error:
+        with contextlib.suppress(OSError):
+            _say(f"the ranks are ended, for what they print is lost: {error.strerror}")
+        return 3
     finally:
         remove(directory)
 

@@ -8,6 +8,10 @@ from collections.abc import Iterator, Mapping
 from collectives.launching.rank_notes import STREAMS
 
 
+class OutputLostError(OSError):
+    """What the ranks print cannot be written any more: the disk is full, or nobody reads it."""
+
+
 @contextlib.contextmanager
 def ranks_output(directory: str) -> Iterator[dict[int, int]]:
     """The reading ends of the pipes into which the ranks write, each with the descriptor that it goes to."""
@@ -25,10 +29,16 @@ def ranks_output(directory: str) -> Iterator[dict[int, int]]:
 
 
 def pass_on(pipes: Mapping[int, int], seconds: float) -> bool:
-    """Whether something came from the ranks within ``seconds``; it is then written where it belongs."""
+    """Whether something came from the ranks within ``seconds``; it is then written where it belongs.
+
+    OutputLostError where that is no longer possible.
+    """
     ready = select.select(list(pipes), [], [], seconds)[0]
     for pipe in ready:
         data = os.read(pipe, 65536)
         while data:
-            data = data[os.write(pipes[pipe], data) :]
+            try:
+                data = data[os.write(pipes[pipe], data) :]
+            except OSError as error:
+                raise OutputLostError(error.errno, error.strerror) from error
     return bool(ready)

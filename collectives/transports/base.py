@@ -9,6 +9,7 @@ from typing import Any
 import numpy.typing as npt
 
 from collectives.ledger import Origin
+from collectives.transports.in_flight import InFlight, Tags
 
 Array = npt.NDArray[Any]
 Messages = Sequence[tuple[int, Array]]
@@ -17,7 +18,10 @@ Messages = Sequence[tuple[int, Array]]
 Pending = Any
 """What ``post`` returns and only its own transport understands."""
 
-_yield_core: Callable[[], object] = getattr(os, "sched_yield", lambda: time.sleep(0))  # macOS has none
+_yield_core: Callable[[], object] = getattr(os, "sched_yield", lambda: time.sleep(0))  # where there is none
+
+TIME_LIMIT = 60.0
+"""Seconds without any news after which a wait ends."""
 
 EAGER_SECONDS = 5e-6
 YIELD_SECONDS = 0.002
@@ -39,7 +43,8 @@ class Transport(ABC):
     world_size: int
     members: tuple[int, ...]
     """The world rank of each rank here: more than ``range(world_size)`` only after ``split``."""
-    max_tag: int
+    tags: Tags
+    in_flight: InFlight
 
     @abstractmethod
     def post(self, sends: Messages, recvs: Messages, tag: int, origin: Origin) -> Pending:
@@ -54,22 +59,39 @@ class Transport(ABC):
         """The peers that have not yet taken a send, and those that have not yet sent: for error messages."""
 
     @abstractmethod
-    def split(self, color: int | None, key: int, limit: float | None = None) -> "Transport | None":
+    def split(self, color: int | None, key: int, limit: float | None = TIME_LIMIT) -> "Transport | None":
         """A transport among the ranks of the same color, ordered by key; None where color is None.
 
-        Every rank calls it. Not counted: it is set-up, and moves none of the caller's bytes. TransportError
-        after ``limit`` seconds without the others.
+        Every rank calls it. Not counted: it is set-up, and moves none of the caller's bytes. What is
+        in flight moves on meanwhile. TransportError after ``limit`` seconds without news.
         """
 
     @abstractmethod
-    def exchange(self, value: object, limit: float | None = None) -> list[Any]:
+    def exchange(self, value: object, limit: float | None = TIME_LIMIT) -> list[Any]:
         """Every rank's value, in rank order, on every rank: by the transport's own means, not counted.
 
-        For set-up and for reports, which cannot count themselves. TransportError after ``limit`` seconds.
+        For set-up and for reports, which cannot count themselves. What is in flight moves on meanwhile.
+        TransportError after ``limit`` seconds without news.
         """
 
-    def close(self) -> None:
-        """Give back what the transport holds."""
+    def close(self, limit: float | None = TIME_LIMIT) -> None:
+        """Give back what the transport holds. Every rank calls it."""
+
+    def wait_until(self, ready: Callable[[], bool], limit: float | None) -> bool:
+        """Whether it got ready before ``limit`` seconds had passed without news. None waits for ever.
+
+        Everything in flight is nudged meanwhile: another rank may be waiting for just that.
+        """
+        last_news = time.monotonic()
+        while not ready():
+            now = time.monotonic()
+            if self.in_flight.nudge_all():
+                last_news = now
+            elif limit is None or now - last_news < limit:
+                self.pause(now - last_news)
+            else:
+                return False
+        return True
 
     def pause(self, waited: float) -> None:
         """Give the core away after ``waited`` seconds without news: not at once, a moment, then for real.
@@ -89,7 +111,7 @@ class WrappedTransport(Transport):
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
         self.rank, self.world_size, self.members = inner.rank, inner.world_size, inner.members
-        self.max_tag = inner.max_tag
+        self.tags, self.in_flight = inner.tags, inner.in_flight
 
     @abstractmethod
     def wrap(self, inner: Transport) -> Transport:
@@ -104,15 +126,15 @@ class WrappedTransport(Transport):
     def missing(self, pending: Pending) -> tuple[list[int], list[int]]:
         return self._inner.missing(pending)
 
-    def split(self, color: int | None, key: int, limit: float | None = None) -> Transport | None:
+    def split(self, color: int | None, key: int, limit: float | None = TIME_LIMIT) -> Transport | None:
         inner = self._inner.split(color, key, limit)
         return None if inner is None else self.wrap(inner)
 
-    def exchange(self, value: object, limit: float | None = None) -> list[Any]:
+    def exchange(self, value: object, limit: float | None = TIME_LIMIT) -> list[Any]:
         return self._inner.exchange(value, limit)
 
     def pause(self, waited: float) -> None:
         self._inner.pause(waited)
 
-    def close(self) -> None:
-        self._inner.close()
+    def close(self, limit: float | None = TIME_LIMIT) -> None:
+        self._inner.close(limit)

@@ -43,9 +43,9 @@ class _Checked(NamedTuple):
 class CheckingTransport(WrappedTransport):
     """Wraps ``inner`` and raises BufferHazardError, with both messages named."""
 
-    def __init__(self, inner: Transport, in_flight: list[_Range] | None = None) -> None:
+    def __init__(self, inner: Transport, in_use: list[_Range] | None = None) -> None:
         super().__init__(inner)
-        self.in_flight: list[_Range] = [] if in_flight is None else in_flight
+        self.in_use: list[_Range] = [] if in_use is None else in_use
 
     def post(self, sends: Messages, recvs: Messages, tag: int, origin: Origin) -> _Checked:
         ranges = [self._range(data, True, _Message(origin, "from", peer)) for peer, data in recvs]
@@ -56,12 +56,12 @@ class CheckingTransport(WrappedTransport):
     def _range(self, data: Array, writes: bool, what: _Message) -> _Range:
         start = data.__array_interface__["data"][0]
         new = _Range(start, start + data.nbytes, writes, what)
-        for old in self.in_flight:
+        for old in self.in_use:
             if new.start < old.stop and old.start < new.stop and (new.writes or old.writes):
                 raise BufferHazardError(
                     f"rank {self.rank}: {what} shares memory with {old.what}, still in flight"
                 )
-        self.in_flight.append(new)
+        self.in_use.append(new)
         return new
 
     def landed(self, pending: _Checked) -> bool:
@@ -71,7 +71,7 @@ class CheckingTransport(WrappedTransport):
             if zlib.crc32(data.data) != fingerprint:
                 raise BufferHazardError(f"rank {self.rank}: {what} was overwritten while it was in flight")
         for one in pending.ranges:
-            self.in_flight.remove(one)
+            self.in_use.remove(one)
         pending.ranges.clear()
         pending.sends.clear()
         return True
@@ -80,4 +80,4 @@ class CheckingTransport(WrappedTransport):
         return self._inner.missing(pending.pending)
 
     def wrap(self, inner: Transport) -> "CheckingTransport":
-        return CheckingTransport(inner, self.in_flight)
+        return CheckingTransport(inner, self.in_use)

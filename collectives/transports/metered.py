@@ -4,7 +4,7 @@ import time
 from typing import Any, NamedTuple
 
 from collectives.ledger import Entry, Ledger, Origin
-from collectives.transports.base import Messages, Pending, Transport, WrappedTransport
+from collectives.transports.base import TIME_LIMIT, Messages, Pending, Transport, WrappedTransport
 
 
 class _Metered(NamedTuple):
@@ -40,7 +40,7 @@ class MeteredTransport(WrappedTransport):
     def missing(self, pending: _Metered) -> tuple[list[int], list[int]]:
         return self._inner.missing(pending.pending)
 
-    def exchange(self, value: object, limit: float | None = None) -> list[Any]:
+    def exchange(self, value: object, limit: float | None = TIME_LIMIT) -> list[Any]:
         self.ledger.exchanges += 1
         return super().exchange(value, limit)
 

@@ -1,18 +1,21 @@
 """Ranks as MPI processes: nonblocking point-to-point messages on a communicator of our own."""
 
 import pickle
-import time
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
 from collectives.ledger import Origin
-from collectives.transports.base import Array, Messages, Transport, TransportError
+from collectives.transports.base import TIME_LIMIT, Array, Messages, Transport, TransportError
+from collectives.transports.in_flight import InFlight, Tags
 
 MESSAGE_LIMIT = 2**31 - 1
 """The largest count that an MPI call takes in every MPI version: larger messages are sent in pieces."""
 
+
+_abandoned: list[MPI.Request] = []
+"""Requests given up: MPI may still write the memory that they hold."""
 
 _Requests = tuple[list[MPI.Request], Messages, Messages]
 """The requests of the receives, then of the sends; and the sends and receives that they are of."""
@@ -21,17 +24,35 @@ _Requests = tuple[list[MPI.Request], Messages, Messages]
 class MPITransport(Transport):
     """One MPI rank. ``message_limit`` in bytes is for tests of messages above it.
 
-    Holds a duplicate of ``comm``: no receive of the user's, even one with ANY_TAG, meets our messages.
+    Holds a duplicate of ``comm``, by default of COMM_WORLD: no receive of the user's, even one with ANY_TAG,
+    meets our messages. Every rank of it makes one; TransportError after ``limit`` seconds without the others.
     """
 
-    def __init__(self, comm: MPI.Comm | None = None, *, message_limit: int = MESSAGE_LIMIT) -> None:
+    def __init__(
+        self,
+        comm: MPI.Comm | None = None,
+        *,
+        message_limit: int = MESSAGE_LIMIT,
+        limit: float | None = TIME_LIMIT,
+    ) -> None:
+        if comm == MPI.COMM_NULL:
+            raise ValueError("the communicator is COMM_NULL: this rank is not in it, and has no transport")
         if not 1 <= message_limit <= MESSAGE_LIMIT:
             raise ValueError(f"a message limit of {message_limit} bytes: it goes from 1 to {MESSAGE_LIMIT}")
-        self._comm = (comm or MPI.COMM_WORLD).Dup()
-        self._limit = message_limit
-        self.rank, self.world_size = self._comm.rank, self._comm.size
-        self.members = tuple(self._comm.Get_group().Translate_ranks(None, MPI.COMM_WORLD.Get_group()))
-        self.max_tag = int(self._comm.Get_attr(MPI.TAG_UB) or 32767)  # MPI promises no more than that
+        theirs = MPI.COMM_WORLD if comm is None else comm
+        self.rank, self.in_flight = theirs.rank, InFlight()
+        own, request = theirs.Idup()
+        self._wait(request, limit, "make a transport")
+        self._set_up(own, message_limit)
+
+    def _set_up(self, comm: MPI.Comm, message_limit: int) -> None:
+        self._comm, self._limit = comm, message_limit
+        self.rank, self.world_size = comm.rank, comm.size
+        group, world = comm.Get_group(), MPI.COMM_WORLD.Get_group()
+        self.members = tuple(group.Translate_ranks(None, world))
+        group.Free()
+        world.Free()
+        self.tags = Tags(int(comm.Get_attr(MPI.TAG_UB) or 32767))  # MPI promises no more than that
 
     def post(self, sends: Messages, recvs: Messages, tag: int, origin: Origin) -> _Requests:
         # Receives first: a message that is expected goes straight to where it belongs.
@@ -50,7 +71,7 @@ class MPITransport(Transport):
         return requests, sends, recvs
 
     def _pieces(self, data: Array) -> list[Array]:
-        return [data[start : start + self._limit] for start in range(0, data.size, self._limit)]
+        return [data[start : start + self._limit] for start in range(0, max(data.size, 1), self._limit)]
 
     def landed(self, pending: _Requests) -> bool:
         return MPI.Request.Testall(pending[0])
@@ -66,16 +87,17 @@ class MPITransport(Transport):
                         peers.add(peer)
         return sorted(waits_for[1]), sorted(waits_for[0])
 
-    def split(self, color: int | None, key: int, limit: float | None = None) -> "MPITransport | None":
+    def split(self, color: int | None, key: int, limit: float | None = TIME_LIMIT) -> "MPITransport | None":
         self.exchange(None, limit)  # MPI's own split has no limit: let all ranks be there first
         part = self._comm.Split(MPI.UNDEFINED if color is None else color, key)
         if part == MPI.COMM_NULL:
             return None
-        transport = MPITransport(part, message_limit=self._limit)
-        part.Free()
+        transport = MPITransport.__new__(MPITransport)  # the part is ours already: no other duplicate
+        transport.in_flight = self.in_flight
+        transport._set_up(part, self._limit)
         return transport
 
-    def exchange(self, value: object, limit: float | None = None) -> list[Any]:
+    def exchange(self, value: object, limit: float | None = TIME_LIMIT) -> list[Any]:
         # Nonblocking, because a blocking MPI call has no limit and spins while it waits.
         data = np.frombuffer(pickle.dumps(value), np.uint8)
         sizes = np.empty(self.world_size, np.int64)
@@ -88,13 +110,11 @@ class MPITransport(Transport):
             for size, end in zip(sizes, ends, strict=True)
         ]
 
-    def _wait(self, request: MPI.Request, limit: float | None) -> None:
-        start = time.monotonic()
-        while not request.Test():
-            waited = time.monotonic() - start
-            if limit is not None and waited > limit:
-                raise TransportError(f"rank {self.rank} waited {limit:g} s for the other ranks to exchange")
-            self.pause(waited)
+    def _wait(self, request: MPI.Request, limit: float | None, what: str = "exchange") -> None:
+        if not self.wait_until(request.Test, limit):
+            _abandoned.append(request)
+            raise TransportError(f"rank {self.rank} waited {limit:g} s for the other ranks to {what}")
 
-    def close(self) -> None:
+    def close(self, limit: float | None = TIME_LIMIT) -> None:
+        self._wait(self._comm.Ibarrier(), limit, "close")  # MPI's own Free may wait, without a limit
         self._comm.Free()

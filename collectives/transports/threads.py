@@ -5,9 +5,9 @@ whatever relies on MPI's eager messages hangs here, in the tests, and not on som
 """
 
 import contextlib
+import pickle
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
@@ -16,9 +16,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from collectives.ledger import Origin
-from collectives.transports.base import Array, Messages, Transport, TransportError
+from collectives.transports.base import TIME_LIMIT, Array, Messages, Transport, TransportError
+from collectives.transports.in_flight import InFlight, Tags
 
 T = TypeVar("T")
+
+MAX_TAG = 2**62
 
 Context = tuple[Any, ...]
 """Tells the messages of a world and of its splits apart."""
@@ -53,7 +56,7 @@ class ThreadWorld:
         self.lock = threading.Lock()
         self.news: list[News] = [SimpleQueue() for _ in range(world_size)]
         self.waiting: dict[Mailbox, deque[_Posted]] = {}  # all of a mailbox are sends, or all receives
-        self.exchanges: dict[Context, dict[int, Any]] = {}
+        self.exchanges: dict[Context, dict[int, bytes]] = {}
         self.failure: str | None = None
 
     def transport(self, rank: int) -> "ThreadTransport":
@@ -84,13 +87,19 @@ class ThreadWorld:
 class ThreadTransport(Transport):
     """One rank of a ThreadWorld."""
 
-    max_tag = 2**62
-
-    def __init__(self, world: ThreadWorld, context: Context, members: tuple[int, ...], rank: int) -> None:
+    def __init__(
+        self,
+        world: ThreadWorld,
+        context: Context,
+        members: tuple[int, ...],
+        rank: int,
+        in_flight: InFlight | None = None,
+    ) -> None:
         self._world, self._context, self.members, self.rank = world, context, members, rank
         self.world_size = len(members)
         self._news = world.news[members[rank]]
         self._exchanges = 0
+        self.tags, self.in_flight = Tags(MAX_TAG), in_flight or InFlight()
 
     def post(self, sends: Messages, recvs: Messages, tag: int, origin: Origin) -> _Pending:
         pending = []
@@ -127,7 +136,9 @@ class ThreadTransport(Transport):
         sends, recvs = ({posted.peer for posted in late if posted.sends is sends} for sends in (True, False))
         return sorted(sends), sorted(recvs)
 
-    def split(self, color: int | None, key: int, limit: float | None = None) -> "ThreadTransport | None":
+    def split(
+        self, color: int | None, key: int, limit: float | None = TIME_LIMIT
+    ) -> "ThreadTransport | None":
         wishes = self.exchange((color, key), limit)
         if color is None:
             return None
@@ -135,24 +146,25 @@ class ThreadTransport(Transport):
         ranks = [rank for _, rank in chosen]
         context = (*self._context, self._exchanges, color)
         members = tuple(self.members[rank] for rank in ranks)
-        return ThreadTransport(self._world, context, members, ranks.index(self.rank))
+        return ThreadTransport(self._world, context, members, ranks.index(self.rank), self.in_flight)
 
-    def exchange(self, value: object, limit: float | None = None) -> list[Any]:
+    def exchange(self, value: object, limit: float | None = TIME_LIMIT) -> list[Any]:
         self._exchanges += 1
         key = (*self._context, self._exchanges)
-        start = time.monotonic()
         with self._world.lock:
             values = self._world.exchanges.setdefault(key, {})
-            values[self.rank] = value
+            values[self.rank] = pickle.dumps(value)  # each rank gets a copy of its own, as over MPI
         for member in self.members:
             self._world.news[member].put(None)
-        while len(values) < self.world_size:
+
+        def complete() -> bool:
             self._check_failure()
-            if limit is not None and time.monotonic() - start > limit:
-                raise TransportError(f"rank {self.rank} waited {limit:g} s for the other ranks to exchange")
-            self.pause(0.0)
+            return len(values) == self.world_size
+
+        if not self.wait_until(complete, limit):
+            raise TransportError(f"rank {self.rank} waited {limit:g} s for the other ranks to exchange")
         self._world.exchanges.pop(key, None)  # every rank holds the values by now
-        return [values[rank] for rank in range(self.world_size)]
+        return [pickle.loads(values[rank]) for rank in range(self.world_size)]
 
     def pause(self, waited: float) -> None:
         # News is put after a message is done, and taken before the caller looks again: none is lost.

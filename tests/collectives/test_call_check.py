@@ -97,6 +97,22 @@ def test_a_difference_beyond_the_text_of_a_record_is_found_too(run_ranks) -> Non
     run_ranks(body)
 
 
+@pytest.mark.ranks(min=2)
+def test_a_difference_beyond_the_text_of_a_record_is_said_to_be_there(run_ranks) -> None:
+    def body(comm: Communicator) -> None:
+        collective = "sum" * 40
+        mine = Operator(collective, np.add)
+        sizes = [1] * comm.world_size
+        total = comm.world_size
+        if comm.rank == 1:
+            sizes[0], sizes[1] = 2, 0
+        given = np.ones(total)
+        with pytest.raises(CallMismatchError, match="differ in a block whose size is beyond these texts"):
+            comm.all_reduce(given, np.empty(total), sizes=sizes, operator=mine).wait()
+
+    run_ranks(body)
+
+
 def metered(inner: Transport) -> Transport:
     return MeteredTransport(inner, Ledger())
 

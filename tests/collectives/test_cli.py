@@ -1,5 +1,6 @@
 """The command: its output, one line for what is wrong, and its codes."""
 
+import os
 import subprocess
 import sys
 
@@ -7,7 +8,7 @@ import pytest
 
 from collectives import algorithms, cli
 from collectives.algorithms import Algorithm
-from collectives.command import EXIT_REFUTED, EXIT_USAGE
+from collectives.command import EXIT_RANK_DIED, EXIT_REFUTED, EXIT_USAGE
 from collectives.promises import ALL_GATHER
 
 
@@ -107,6 +108,36 @@ def test_no_arguments_shows_the_help_and_code_2(command) -> None:
     code, out, _ = command()
     assert code == EXIT_USAGE
     assert "Usage: collectives" in out
+
+
+def test_an_unexpected_fault_is_one_line_and_code_3(command, monkeypatch) -> None:
+    def crash(*arguments: object) -> None:
+        raise KeyError("a key\nthat is missing")
+
+    monkeypatch.setattr(cli, "show", crash)
+    code, out, err = command("show", "ring", "all_gather")
+    assert (code, out) == (EXIT_RANK_DIED, "")
+    assert err.startswith("collectives: KeyError: ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_is_one_line_and_code_3() -> None:
+    with open("/dev/full", "w") as full:
+        words = [sys.executable, "-m", "collectives", "show", "ring", "all_gather"]
+        result = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert result.returncode == EXIT_RANK_DIED == 3
+    assert result.stderr == "collectives: [Errno 28] No space left on device\n"
+
+
+def test_a_reader_that_has_left_is_one_line_and_code_3() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    words = [sys.executable, "-m", "collectives", "show", "ring", "all_gather"]
+    result = subprocess.run(words, stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert result.returncode == EXIT_RANK_DIED
+    assert result.stderr == "collectives: nobody reads the output any more\n"
 
 
 def test_the_module_runs_as_the_command() -> None:

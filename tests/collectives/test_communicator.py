@@ -21,6 +21,7 @@ from collectives.promises import ALL_REDUCE
 from collectives.schedule import Recv, Schedule, Send
 from collectives.transports.base import Transport
 from collectives.transports.delaying import DelayingTransport
+from collectives.transports.in_flight import Tags
 from collectives.transports.metered import MeteredTransport
 
 Array = npt.NDArray[Any]
@@ -266,6 +267,8 @@ def test_what_cannot_be_done_is_refused_with_the_numbers_before_a_byte_moves(run
         refuse(comm, r"the output of shape \(2, 2\) is not C-contiguous", four, np.zeros((2, 2)).T)
         refuse(comm, "share memory: pass IN_PLACE", both[:5], both[3:])
         refuse(comm, "share memory: pass IN_PLACE", four, four)
+        refuse(comm, "the input is a MaskedArray", np.ma.masked_array(four), np.zeros(4))
+        refuse(comm, "the output is a matrix", four, np.zeros(4).view(np.matrix))
         refuse(comm, "the input is list of no dtype", [1, 2], np.zeros(2))
         refuse(comm, "the output is ndarray of object", four, np.array([None] * 4))
         refuse(comm, "need 5 elements of input and 5 of output, there are 4 and 5", four, np.zeros(5))
@@ -343,7 +346,7 @@ def test_works_of_equal_shape_in_flight_do_not_mix(run_ranks, check: bool) -> No
 
 def short_of_tags(inner: Transport) -> Transport:
     transport = DelayingTransport(inner, 11)
-    transport.max_tag = 1024 + 7
+    transport.tags = Tags(30)
     return transport
 
 

@@ -36,6 +36,19 @@ MIX = Operator(
 """Neither commutative nor associative: any other order of operands, or of receives, is another number."""
 
 
+def test_a_block_that_is_no_ranks_is_refused_by_name() -> None:
+    def halves(rank: int, world_size: int) -> Schedule:
+        yield Send(1 - rank, ((rank, "upper"),)), Recv(1 - rank, ((1 - rank, "upper"),))
+
+    whole = Collective(
+        "all_gather", lambda rank, size: ((rank, "upper"),), lambda rank, size: (), reduces=False
+    )
+    with pytest.raises(
+        ValueError, match=r"halves all_gather names block \(0, 'upper'\): .* blocks 0 to 1, one"
+    ):
+        bind(Algorithm("halves", whole, halves), 0, (1, 1), 8, False, 1)
+
+
 def start_values(algorithm: Algorithm, sizes: tuple[int, ...]) -> list[dict[Any, Array]]:
     random_numbers = np.random.default_rng(0)
     return [

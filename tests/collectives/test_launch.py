@@ -75,6 +75,18 @@ def jobs():
     assert left == []
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_output_that_cannot_be_written_ends_the_job_with_one_line(jobs):
+    words = [sys.executable, "-m", "launch_programs", "returns", "0"]
+    with open("/dev/full", "wb") as full:
+        result = subprocess.run(
+            words, env=jobs.environment, stdout=full, stderr=subprocess.PIPE, text=True, timeout=LIMIT
+        )
+    assert result.returncode == 3
+    lines = [line for line in result.stderr.splitlines() if line != "a word from rank 0"]
+    assert lines == ["the ranks are ended, for what they print is lost: No space left on device"]
+
+
 @pytest.mark.parametrize("code", [0, 2])
 def test_a_code_that_all_ranks_return_is_the_code_of_the_command(jobs, code):
     assert jobs.run("returns", str(code)) == (code, "4 ranks\n", "a word from rank 0\n")

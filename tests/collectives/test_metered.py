@@ -106,6 +106,31 @@ def test_every_message_is_paired_with_its_other_end(run_ranks, world_size: int) 
 
 
 @pytest.mark.ranks(min=2)
+def test_drained_pieces_are_the_whole_and_what_is_in_flight_stays(run_ranks) -> None:
+    def body(comm: Communicator) -> list[Entry]:
+        ledger: Ledger = comm.transport.ledger  # type: ignore[attr-defined]
+        drained, works = [], []
+        for number in range(4):
+            works.append(comm.all_reduce(np.ones(20), np.empty(20)))
+            before = len(ledger.entries)
+            drained += (piece := ledger.drain())
+            assert all(entry.end is not None for entry in piece)
+            assert all(entry.end is None for entry in ledger.entries)
+            assert len(piece) + len(ledger.entries) == before
+            if number % 2:
+                works.pop(0).wait()
+        for work in works:
+            work.wait()
+        drained += ledger.drain()
+        assert ledger.entries == []
+        return drained
+
+    drained = run_ranks(body, wrap=metered, chunk_bytes=16)
+    assert {entry.origin.call.number for ledger in drained for entry in ledger} == {0, 1, 2, 3}
+    pair_messages(drained)
+
+
+@pytest.mark.ranks(min=2)
 def test_an_uncounted_message_is_found_at_either_end(run_ranks) -> None:
     def body(comm: Communicator) -> list[Entry]:
         comm.all_gather(np.ones(1), np.empty(comm.world_size)).wait()

@@ -22,6 +22,7 @@ from collectives.scratch import ScratchPool
 from collectives.transports.base import Transport
 from collectives.transports.checking import CheckingTransport
 from collectives.transports.delaying import DelayingTransport
+from collectives.transports.in_flight import Tags
 from collectives.transports.metered import MeteredTransport
 from collectives.transports.threads import run_threads
 from collectives.verify import verify
@@ -31,16 +32,6 @@ SIZES = even_cut(COUNT, SIZE)
 Mutate = Callable[[pytest.MonkeyPatch], None]
 CAUGHT = (AssertionError, ScheduleError, LedgerError, RuntimeError, TimeoutError)
 """What a check raises: BufferHazardError is an AssertionError, TransportError a RuntimeError."""
-
-
-@pytest.fixture(autouse=True)
-def _fresh_plans():  # type: ignore[no-untyped-def]
-    """Plans and bindings are remembered: a mutant must not meet, or leave, those of others."""
-    for remembered in (engine._plan, engine.bind):
-        remembered.cache_clear()
-    yield
-    for remembered in (engine._plan, engine.bind):
-        remembered.cache_clear()
 
 
 # The checks.
@@ -259,7 +250,7 @@ def input_overwritten(patch: pytest.MonkeyPatch) -> None:
 
 
 def one_tag_for_all(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Communicator, "_take_tags", lambda self, number: 0)
+    patch.setattr(Tags, "take", lambda self, number, settle: 0)
 
 
 def one_scratch_for_all(patch: pytest.MonkeyPatch) -> None:

@@ -151,6 +151,19 @@ def test_large_and_odd_sizes_arrive_whole(run_ranks) -> None:
     run_ranks(body)
 
 
+def test_an_exchange_hands_each_rank_objects_of_its_own(run_ranks) -> None:
+    def body(comm: Communicator) -> None:
+        mine = [comm.rank]
+        found = comm.exchange(mine)
+        assert found[comm.rank] is not mine
+        for one in found:
+            one.append("scribbled")
+        assert mine == [comm.rank]
+        assert comm.exchange(mine) == [[rank] for rank in range(comm.world_size)]
+
+    run_ranks(body)
+
+
 # Threads only.
 
 

@@ -76,10 +76,3 @@ def test_a_rank_that_waits_leaves_its_core_to_others(run_ranks) -> None:
         assert used < 0.2, f"waiting half a second took {used:.2f} s of a core"
 
     run_ranks(body)
-
-
-def test_tags_have_room_for_many_calls(run_ranks) -> None:
-    def body(comm: Communicator) -> None:
-        assert comm.transport.max_tag >= 32767
-
-    run_ranks(body)
