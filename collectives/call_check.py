@@ -33,7 +33,16 @@ def describe(
     what = f"{algorithm.collective.name}({', '.join(filter(None, (operator, kind, algorithm.name)))})"
     chunks = f" in {num_chunks} chunks each" if num_chunks > 1 else ""
     text = f"{what} of {sum(sizes)} elements{chunks}, in blocks of {', '.join(map(str, sizes))}"
-    return (f"{zlib.crc32(text.encode()):08x}" + text).encode()[:RECORD_BYTES].ljust(RECORD_BYTES, b"\0")
+    return _record(text)
+
+
+def describe_refusal(collective: str, error: ValueError) -> bytes:
+    """The record of a call that this rank cannot make: the others are told instead of left waiting."""
+    return _record(f"{collective}, but cannot: {error}")
+
+
+def _record(text: str) -> bytes:
+    return (f"{zlib.crc32(text.encode()):08x}{text}").encode()[:RECORD_BYTES].ljust(RECORD_BYTES, b"\0")
 
 
 def check_calls(

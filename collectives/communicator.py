@@ -1,7 +1,7 @@
 """The face of the package: collectives on NumPy arrays, each started here and finished by its Work."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from collectives.algorithms import Algorithm, find_algorithm
 from collectives.arguments import IN_PLACE, InPlace, block_sizes, check_arrays, check_operator, flat
 from collectives.bindings import Bindings
-from collectives.call_check import describe
+from collectives.call_check import CallMismatchError, describe, describe_refusal
 from collectives.engine import place
 from collectives.ledger import Call, Label
 from collectives.operators import Operator, find_operator
@@ -18,7 +18,7 @@ from collectives.prepared import PreparedCollective
 from collectives.scratch import ScratchPool
 from collectives.transports.base import TIME_LIMIT, Transport, TransportError
 from collectives.transports.in_flight import Flight
-from collectives.work import Work
+from collectives.work import CollectiveTimeoutError, Work
 
 __all__ = ["IN_PLACE", "Communicator", "InPlace"]
 
@@ -164,9 +164,29 @@ class Communicator:
             raise ValueError(f"{num_in_flight} collectives are in flight: wait for them before closing")
         self.transport.close(self.time_limit)
 
-    def _start(self, *arguments: Any) -> Work:
-        prepared, scratch = self._prepare(self._take_tags, *arguments)
+    def _start(self, collective: str, *arguments: Any) -> Work:
+        try:
+            prepared, scratch = self._prepare(self._take_tags, collective, *arguments)
+        except ValueError as error:
+            self._tell(collective, error)
+            raise
         return prepared.start(when_done=lambda: self._scratch.give_back(scratch))
+
+    def _tell(self, collective: str, error: ValueError) -> None:
+        """Take part in the call's check all the same, so that the others hear why this rank does not call."""
+        if not self.check or self.world_size == 1:
+            return
+        refusal = PreparedCollective(
+            self.transport,
+            partial(self._new_call, collective, "no algorithm"),
+            lambda: self.time_limit,
+            self._take_tags(1),
+            describe_refusal(collective, error),
+            self._bindings,
+            lanes=(),
+        )
+        with suppress(CallMismatchError, CollectiveTimeoutError):  # what is wrong here is already known
+            refusal.start().wait()
 
     def _prepare(
         self,

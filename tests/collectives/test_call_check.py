@@ -134,3 +134,20 @@ def test_without_the_check_no_control_byte_is_sent(run_ranks) -> None:
         assert comm.transport.ledger.sent("control") == 0  # type: ignore[attr-defined]
 
     run_ranks(body, wrap=metered, check=False)
+
+
+@pytest.mark.ranks(min=2)
+def test_a_rank_that_cannot_make_the_call_tells_the_others(run_ranks) -> None:
+    def body(comm: Communicator) -> str:
+        output = np.zeros(5 if comm.rank == 1 else 6)
+        with pytest.raises(ValueError) as raised:  # noqa: PT011 - the messages are compared below
+            comm.all_reduce(np.zeros(6), output).wait()
+        return str(raised.value)
+
+    messages = run_ranks(body, time_limit=10)
+    own = "ring all_reduce: the blocks need 6 elements of input and 6 of output, there are 6 and 5"
+    assert messages.pop(1) == own
+    told = "call #0 differs between ranks: rank 0 calls all_reduce(sum, float64, ring) of 6 elements"
+    for message in messages:
+        assert message.startswith(told)
+        assert "rank 1 calls all_reduce, but cannot: ring all_reduce: the blocks need 6" in message

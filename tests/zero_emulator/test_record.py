@@ -60,7 +60,7 @@ def test_a_record_has_the_fields_that_others_read(job: Any) -> None:
     assert (record["faults"], record["verdict"]) == ([], "pass")
     assert [one["iteration"] for one in record["iterations"]] == [1, 2]
     for one in record["iterations"]:
-        assert set(one) == {"iteration", "loss", "traffic", "multiple", "digests", "identical"}
+        assert set(one) == {"iteration", "loss", "skipped", "traffic", "multiple", "digests", "identical"}
         assert one["multiple"] == [3, 3]
         assert one["identical"] is True
         assert len(one["digests"]) == 3
