@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from collectives import algorithms, cli
-from collectives.algorithms import Algorithm
+from collectives.algorithms import ALGORITHMS, Algorithm
 from collectives.command import EXIT_RANK_DIED, EXIT_REFUTED, EXIT_USAGE
 from collectives.promises import ALL_GATHER
 
@@ -40,10 +40,10 @@ def test_show_prints_the_table(command) -> None:
 def test_verify_proves_every_algorithm(command) -> None:
     code, out, err = command("verify", "--ranks", "1-5")
     assert (code, err) == (0, "")
-    assert out.splitlines() == [
-        "proved   ring all_gather on 1 to 5 ranks, 4 steps on 5",
-        "proved   ring reduce_scatter on 1 to 5 ranks, 4 steps on 5",
-        "proved   ring all_reduce on 1 to 5 ranks, 8 steps on 5",
+    proved = out.splitlines()
+    assert "proved   ring all_reduce on 1 to 5 ranks, 8 steps on 5" in proved
+    assert [line.partition(" on ")[0] for line in proved] == [
+        f"proved   {algorithm}" for algorithm in ALGORITHMS.values()
     ]
 
 
@@ -52,7 +52,7 @@ def test_verify_proves_every_algorithm(command) -> None:
     [
         (("ring",), 3),
         (("ring", "--collective", "all_reduce"), 1),
-        (("--collective", "all_gather"), 1),
+        (("--collective", "all_gather"), sum(c == "all_gather" for _, c in ALGORITHMS)),
     ],
 )
 def test_verify_takes_what_it_is_told(command, words: tuple[str, ...], lines: int) -> None:
@@ -75,11 +75,11 @@ def test_a_refuted_schedule_ends_with_code_1_and_a_counterexample(command, monke
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("show", "star", "all_gather"), "no algorithm 'star' for all_gather: there are ring"),
+        (("show", "star", "all_gather"), "no algorithm 'star' for all_gather: there are "),
         (("show", "ring", "all_scatter"), "no collective 'all_scatter': there are all_gather"),
         (("show", "ring"), "Missing argument 'COLLECTIVE'"),
         (("show", "ring", "all_gather", "--ranks", "0"), "0 is not in the range x>=1"),
-        (("verify", "star"), "nothing to prove for 'star': there are ring all_gather"),
+        (("verify", "star"), "nothing to prove for 'star': there are "),
         (("verify", "--ranks", "0-3"), "'0-3' is no range of world sizes: write 4, or 1-64"),
         (("verify", "--ranks", "5-3"), "'5-3' is no range of world sizes"),
         (("verify", "--ranks", "many"), "'many' is no range of world sizes"),
