@@ -45,6 +45,7 @@ def describe_comparison(document: Json) -> str:
             f"{counted(config['micro_batches'], 'micro-batch', 'micro-batches')}, {config['optimizer']}, "
             f"{_precision(config)}",
             _comparison_table(document),
+            *_claims_note(config),
             *(
                 f"{' = '.join(group)}, bit for bit, after every audited iteration"
                 for group in document["agreement"]
@@ -55,6 +56,19 @@ def describe_comparison(document: Json) -> str:
             f"verdict {document['verdict']}",
         ]
     )
+
+
+def _claims_note(config: Json) -> list[str]:
+    """Why the multiples are not those of the claims, where they are not."""
+    many = config["micro_batches"]
+    notes = []
+    if many > 1:
+        notes.append(
+            f"the claims are for one micro-batch: with {many} zero2 sends {many + 1}Ψ, zero3 {3 * many}Ψ"
+        )
+    if config["keep_views"] != "none":
+        notes.append("zero3 gathers less than claimed: it keeps views from forward to backward")
+    return notes
 
 
 def _comparison_table(document: Json) -> str:
