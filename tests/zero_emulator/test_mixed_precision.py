@@ -66,7 +66,8 @@ def test_infinity_on_one_rank_makes_all_skip(train: Any, monkeypatch: Any, strat
     monkeypatch.setattr(Trainer, "_backward", overflowing)
     outcome = train(strategy=strategy, precision="bf16", iterations=4)
     assert [report.skipped for report in outcome.reports] == [[3]] * 3
-    assert sorted(updates) == [0] * 3 + [1] * 3 + [2] * 6  # Adam's counter stands still
+    # Of all ranks on threads, of this one over MPI: in its last two iterations Adam's counter stands still.
+    assert [updates.count(number) for number in (0, 1, 2)] == [len(updates) // 4] * 2 + [len(updates) // 2]
     assert outcome.digests[3] == outcome.digests[2]
     assert outcome.digests[4] != outcome.digests[3]
 
