@@ -26,6 +26,7 @@ from collectives.transports.threads import run_threads
 T = TypeVar("T")
 
 WORLD_SIZES = (1, 2, 3, 4, 5, 7, 8)
+FEW_SIZES = (1, 2, 5, 8)
 TIME_LIMIT = 20.0
 MPI_TESTS = Path(__file__).with_name("mpi")
 
@@ -106,7 +107,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if _with_mpi(metafunc.config):
         sizes: tuple[int, ...] = (_mpi_world().size,)  # deselected later if it is too small
     else:
-        sizes = tuple(size for size in WORLD_SIZES if size >= _least_ranks(metafunc.definition))
+        few = metafunc.definition.get_closest_marker("few_sizes")
+        candidates = FEW_SIZES if few else WORLD_SIZES
+        sizes = tuple(size for size in candidates if size >= _least_ranks(metafunc.definition))
     metafunc.parametrize("world_size", sizes, ids=[f"{size}ranks" for size in sizes])
 
 
@@ -124,6 +127,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         on_ranks = "run_ranks" in getattr(item, "fixturenames", ()) or MPI_TESTS in item.path.parents
         here = item.callspec.params.get("world_size", size) if hasattr(item, "callspec") else size
+        if item.get_closest_marker("on_threads"):
+            on_ranks = False
         if on_ranks and here == size and size >= _least_ranks(item):
             item.add_marker("mpi")
             chosen.append(item)
@@ -136,6 +141,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "ranks(min): the test needs at least so many ranks")
+    config.addinivalue_line("markers", "on_threads: real ranks would show nothing more, and take longer")
+    config.addinivalue_line("markers", "few_sizes: one world size of each kind shows it as well as seven")
     if _with_mpi(config):
         config.pluginmanager.register(_MPISession(config, _mpi_world()), "mpi-session")
 

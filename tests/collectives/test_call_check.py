@@ -61,6 +61,7 @@ DIFFERENCES: dict[str, tuple[Callable[[Communicator], Work], Callable[[Communica
 
 
 @pytest.mark.ranks(min=2)
+@pytest.mark.few_sizes
 @pytest.mark.parametrize("what", DIFFERENCES)
 def test_a_difference_on_one_rank_is_an_error_on_all_that_names_both_sides(run_ranks, what: str) -> None:
     usual, other, usual_text, other_text = DIFFERENCES[what]

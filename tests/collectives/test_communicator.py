@@ -92,6 +92,7 @@ def check_collective(
     return b"" if collective == "reduce_scatter" else found.tobytes()
 
 
+@pytest.mark.few_sizes
 @pytest.mark.parametrize("in_place", [False, True], ids=["out-of-place", "in-place"])
 @pytest.mark.parametrize("chunk_bytes", [None, 16])
 @pytest.mark.parametrize(("name", "collective"), ALGORITHMS, ids=[f"{n}-{c}" for n, c in ALGORITHMS])
@@ -133,6 +134,7 @@ def test_every_count_gives_the_exact_result_on_every_rank(run_ranks, collective:
     assert len(set(map(tuple, results))) == 1, "ranks differ"
 
 
+@pytest.mark.few_sizes
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_dtype_gives_the_exact_result(run_ranks, dtype: str) -> None:
     def body(comm: Communicator) -> None:

@@ -53,6 +53,7 @@ CUTS = {
 }
 
 
+@pytest.mark.few_sizes
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("collective", ["all_gather", "reduce_scatter", "all_reduce"])
 def test_the_bytes_counted_are_the_closed_form_to_the_byte(

@@ -16,6 +16,8 @@ from zero_emulator.run import Outcome, run
 from zero_emulator.strategies import STRATEGIES
 from zero_emulator.trainer import Trainer
 
+pytestmark = pytest.mark.on_threads
+
 
 @pytest.fixture
 def train(run_ranks: Any, toy: Dataset, settings: dict[str, Any]) -> Any:

@@ -61,6 +61,7 @@ def test_all_optimizers_give_the_same_bits_with_all_strategies(train: Any, optim
     assert_agree(train, 1, **OPTIMIZERS[optimizer])
 
 
+@pytest.mark.few_sizes
 def test_with_micro_batches_those_that_reduce_equally_often_give_the_same_bits(train: Any) -> None:
     assert must_agree(4) == (("ddp", "zero1"), ("zero2", "zero3"))
     assert_agree(train, 4, hidden=(3,), clip=0.05)

@@ -25,7 +25,7 @@ from zero_emulator.strategies.zero2 import Zero2
 from zero_emulator.strategies.zero3 import Zero3
 from zero_emulator.trainer import Trainer
 
-pytestmark = pytest.mark.parametrize("world_size", [3])
+pytestmark = [pytest.mark.parametrize("world_size", [3]), pytest.mark.on_threads]
 
 Refuted = dict[str, set[str]]
 """By strategy: the checks that fail."""
