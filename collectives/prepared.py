@@ -39,20 +39,32 @@ class PreparedCollective:
 
     def run(self) -> None:
         """Start it and wait, with little ado where nothing else is in flight."""
-        if self._record is not None or self._transport.in_flight.works or len(self._lanes) > 1:
+        transport = self._transport
+        if self._record is not None or transport.in_flight.works or len(self._lanes) > 1:
             self.start().wait()
-        else:
-            work = self._new_work(lambda: None, stages=False)
-            work.walk_through(self._walk(work.call, 0))
+            return
+        self._check_last()
+        call, landed = self._new_call(), transport.landed
+        lane = self._walk(call, 0)
+        for pending, origin in lane:
+            # A peer on a core of its own answers within a few questions; else this becomes a Work that waits.
+            if not (landed(pending) or landed(pending) or landed(pending) or landed(pending)):
+                if self._last is None or self._last.call is not call:
+                    self._last = Work(call, transport, iter(()), self._time_limit())
+                self._last.await_step(lane, pending, origin)
+        if self._last is not None:
+            self._last.done = True
 
-    def _new_work(self, when_done: Callable[[], object], stages: bool = True) -> Work:
+    def _new_work(self, when_done: Callable[[], object]) -> Work:
+        self._check_last()
+        call = self._new_call()
+        self._last = Work(call, self._transport, self._stages(call, when_done), self._time_limit())
+        return self._last
+
+    def _check_last(self) -> None:
         if self._last is not None and not self._last.done:
             state = "has failed: prepare it anew" if self._last.failure else "is still in flight: wait for it"
             raise ValueError(f"{self._last.call} was started before, and {state} before starting it again")
-        call = self._new_call()
-        steps = self._stages(call, when_done) if stages else iter(())
-        self._last = Work(call, self._transport, steps, self._time_limit())
-        return self._last
 
     def _stages(self, call: Call, when_done: Callable[[], object]) -> Iterator[list[Lane]]:
         """What a call does, stage by stage; the lanes of a stage are walked side by side."""

@@ -42,24 +42,13 @@ class Work:
             raise self._timeout()
         self._check_failure()
 
-    def walk_through(self, lane: Lane) -> None:
-        """Start and finish it, a Work of one lane that is alone in flight: the same with less ado."""
-        assert not self._in_flight.works, "nobody would nudge the others"
-        try:
-            for pending, origin in lane:
-                if self.transport.landed(pending):
-                    continue
-                self._waiting = [(lane, pending, origin)]
-                if not self.transport.wait_until(partial(self.transport.landed, pending), self.time_limit):
-                    self._in_flight.works.append(self)
-                    raise self._timeout()
-            self._waiting, self.done = [], True
-        except CollectiveTimeoutError:
-            raise
-        except BaseException as failure:
-            self.failure = failure
-            self._in_flight.failed.append(self)
-            raise
+    def await_step(self, lane: Lane, pending: Pending, origin: Origin) -> None:
+        """Wait for a step of its only lane, alone in flight; at the limit it stays in flight."""
+        self._waiting = [(lane, pending, origin)]
+        if not self.transport.wait_until(partial(self.transport.landed, pending), self.time_limit):
+            self._in_flight.works.append(self)
+            raise self._timeout()
+        self._waiting = []
 
     def poll(self) -> bool:
         """Whether it is done, after a nudge; never waits. Computing ranks call it so that messages move."""
