@@ -39,6 +39,8 @@ def read_arrays(path: Path) -> Arrays:
 
 def _open(path: Path) -> BinaryIO:
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe would wait for its writer
+            raise DataError(f"{path}: a device or a pipe: name a .npz or .csv file")
         return path.open("rb")
     except FileNotFoundError:
         raise DataError(f"{path}: no such file: check the path, or leave it out to get the digits") from None

@@ -4,7 +4,10 @@ import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import blake2b
 from math import isfinite
+
+import numpy as np
 
 from collectives.communicator import Communicator
 from collectives.ledger import Entry, Ledger
@@ -76,6 +79,7 @@ def run(
     own gathering.
     """
     start = time.monotonic()
+    check_alike(config, dataset, transport)
     ledger = Ledger()
     comm = Communicator(MeteredTransport(transport, ledger), time_limit=config.time_limit)
     layers = config.make_layers(dataset)
@@ -121,3 +125,20 @@ def run(
     test_x = dataset.test_x.astype(config.policy.compute)
     quality = accuracy(layers, weights, test_x, dataset.test_y)
     return Outcome(config, reports, audit.digests, weights, gradients, quality, time.monotonic() - start)
+
+
+def check_alike(config: RunConfig, dataset: Dataset, transport: Transport) -> None:
+    """ValueError on all ranks unless they were told the same, and have the same data.
+
+    Each rank updates its own block and the gathers make them alike: no audit sees that one used another rate.
+    """
+    data = blake2b(digest_size=16)
+    for array in (dataset.train_x, dataset.train_y, dataset.test_x, dataset.test_y):
+        data.update(np.ascontiguousarray(array).data)
+    told = transport.exchange(config.as_json() | {"data": data.hexdigest()}, config.time_limit)
+    for rank, settings in enumerate(told):
+        for name, value in settings.items():
+            if value != told[0][name]:
+                raise ValueError(
+                    f"rank 0 has {name} {told[0][name]}, rank {rank} has {value}: give all the same"
+                )

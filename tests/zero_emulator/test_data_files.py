@@ -1,6 +1,7 @@
 """A user's own data files, with every fault that one can have, each refused in one line."""
 
 import errno
+import os
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +41,11 @@ def test_a_missing_file_says_so(tmp_path: Path) -> None:
 
 def test_a_directory_says_so(tmp_path: Path) -> None:
     assert refusal(tmp_path).startswith("a directory: name a .npz or .csv file in it")
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "own.csv")
+    assert refusal(tmp_path / "own.csv").startswith("a device or a pipe: name a .npz or .csv file")
 
 
 def test_a_file_without_permission_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
