@@ -1,0 +1,50 @@
+"""Bytes of a ring collective: what one rank sends and receives, for any cut into blocks.
+
+s_r is block r and S the sum of all. Source: P. Patarasuk and X. Yuan, Bandwidth optimal all-reduce algorithms
+for clusters of workstations, JPDC 2009.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+Sizes = tuple[int, ...]
+"""Of a layer's blocks, in elements: one a rank."""
+
+
+class Flow(NamedTuple):
+    """What one rank sends and receives: in elements of a block, or in bytes."""
+
+    sent: int
+    received: int
+
+    def __add__(self, other: object) -> "Flow":  # of flows, not of tuples
+        assert isinstance(other, Flow)
+        return Flow(self.sent + other.sent, self.received + other.received)
+
+    def times(self, number: int) -> "Flow":
+        return Flow(number * self.sent, number * self.received)
+
+
+NOTHING = Flow(0, 0)
+
+
+def ring_reduce_scatter(sizes: Sizes, rank: int) -> Flow:
+    """Sends S - s_r: all blocks but its own. Receives S - s_(r-1)."""
+    return Flow(sum(sizes) - sizes[rank], sum(sizes) - sizes[rank - 1])
+
+
+def ring_all_gather(sizes: Sizes, rank: int) -> Flow:
+    """Sends S - s_(r+1): all blocks but the one its right neighbour owns. Receives S - s_r."""
+    return Flow(sum(sizes) - sizes[(rank + 1) % len(sizes)], sum(sizes) - sizes[rank])
+
+
+def ring_all_reduce(sizes: Sizes, rank: int) -> Flow:
+    """A reduce-scatter and an all-gather."""
+    return ring_reduce_scatter(sizes, rank) + ring_all_gather(sizes, rank)
+
+
+RING: dict[str, Callable[[Sizes, int], Flow]] = {
+    "all_gather": ring_all_gather,
+    "reduce_scatter": ring_reduce_scatter,
+    "all_reduce": ring_all_reduce,
+}
