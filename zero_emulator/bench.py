@@ -22,6 +22,7 @@ from zero_emulator.layout import Array
 from zero_emulator.losses import softmax_cross_entropy
 from zero_emulator.model import Linear, build_mlp, initial_parameters
 from zero_emulator.optimizers import Adam
+from zero_emulator.partition import make_partition
 from zero_emulator.precision import find_precision
 from zero_emulator.serial import loss_and_gradients
 from zero_emulator.strategies import STRATEGIES
@@ -114,7 +115,8 @@ class _Step:
         self.watch = StopwatchTransport(MuteTransport(transport) if silent else transport)
         self.ledger = Ledger()
         comm = Communicator(MeteredTransport(self.watch, self.ledger))
-        self.strategy = STRATEGIES[strategy](comm, size.layers(), 0, find_precision("fp32"), Adam(1e-3))
+        partition = make_partition(size.layers(), transport.world_size)
+        self.strategy = STRATEGIES[strategy](comm, partition, 0, find_precision("fp32"), Adam(1e-3))
         self.updated = 0.0
         update = self.strategy.update
 
@@ -127,7 +129,7 @@ class _Step:
         if silent:  # where nothing arrives no version can be right
             comm.check = False
             self.strategy.check_version = lambda layer, versions: None  # type: ignore[method-assign]
-        self.trainer = Trainer(size.layers(), softmax_cross_entropy, self.strategy)
+        self.trainer = Trainer(partition.layers, softmax_cross_entropy, self.strategy)
 
     def __call__(self, x: Array, y: Array) -> None:
         self.watch.seconds = self.updated = 0.0

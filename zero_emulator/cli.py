@@ -11,12 +11,14 @@ from collectives.command import run_command
 from zero_emulator.bench import SIZES
 from zero_emulator.bench_job import BENCH_RANKS, BenchJob
 from zero_emulator.config import UNIFORM, RunConfig
+from zero_emulator.cuts import CUTS
 from zero_emulator.data import load_dataset
 from zero_emulator.files import check_writable
 from zero_emulator.jobs import Job
 from zero_emulator.ledger_cli import ledger
 from zero_emulator.losses import LOSSES
 from zero_emulator.optimizers import OPTIMIZERS
+from zero_emulator.padding import PADDINGS
 from zero_emulator.precision import ITEMSIZE, PRECISIONS
 from zero_emulator.ranks import DEFAULT_RANKS, run_on_ranks, world_size
 from zero_emulator.strategies import STRATEGIES
@@ -60,6 +62,10 @@ OPTIONS = (
     click.option("--keep-views", type=click.Choice(["none", "last", "all"]), default=DEFAULT.keep_views,
                  help="Layers whose views stay from forward to backward (zero3)."),
     click.option("--clip", type=float, help="Clip gradients to this global norm."),
+    click.option("--padding", type=click.Choice(list(PADDINGS)), default=DEFAULT.padding,
+                 help="Zeros behind a layer (even, 2n) or its tensors (rows), so that blocks are equal."),
+    click.option("--cut", type=click.Choice(list(CUTS)), default=DEFAULT.cut,
+                 help="Blocks of every layer, or whole layers to ranks."),
     click.option("--audit-every", type=int, default=DEFAULT.audit_every, help="Iterations between digests."),
     click.option("--time-limit", type=float, default=DEFAULT.time_limit, help="Seconds without news."),
     click.option("--record", type=PATH, help="Write the run record, JSON."),

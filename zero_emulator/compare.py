@@ -86,7 +86,8 @@ def compare(
     Every rank does, so that each holds its own outcome against serial training and nobody waits for another.
     """
     outcomes = {name: run_one(replace(config, strategy=name)) for name in STRATEGIES}
-    weights, gradients = serial_weights(config, dataset), first_gradients(config, dataset)
+    weights = serial_weights(config, dataset, transport.world_size)
+    gradients = first_gradients(config, dataset, transport.world_size)
     own = {
         name: (
             largest_difference(outcome.weights, weights),
@@ -103,9 +104,9 @@ def compare(
     )
 
 
-def serial_weights(config: RunConfig, dataset: Dataset) -> list[Array]:
-    """The parameters after the same training in one process."""
-    layers = config.make_layers(dataset)
+def serial_weights(config: RunConfig, dataset: Dataset, world_size: int) -> list[Array]:
+    """The parameters after the same training in one process, padded as on so many ranks."""
+    layers = config.partition(dataset, world_size).layers
     weights = initial_parameters(layers, config.seed, config.policy.compute)
     with np.errstate(over="ignore", invalid="ignore"):
         train_serially(
@@ -120,9 +121,9 @@ def serial_weights(config: RunConfig, dataset: Dataset) -> list[Array]:
     return weights
 
 
-def first_gradients(config: RunConfig, dataset: Dataset) -> list[Array]:
+def first_gradients(config: RunConfig, dataset: Dataset, world_size: int) -> list[Array]:
     """The gradient of the first global batch in one process, before clipping."""
-    layers = config.make_layers(dataset)
+    layers = config.partition(dataset, world_size).layers
     weights = initial_parameters(layers, config.seed, config.policy.compute)
     x, y = next(iter(global_batches(config, dataset)))
     total = [np.zeros_like(params) for params in weights]

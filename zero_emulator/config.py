@@ -4,10 +4,13 @@ from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Any
 
+from zero_emulator.cuts import CUTS
 from zero_emulator.data import Dataset
 from zero_emulator.losses import LOSSES
-from zero_emulator.model import Linear, build_mlp
+from zero_emulator.model import build_mlp
 from zero_emulator.optimizers import Optimizer, make_optimizer
+from zero_emulator.padding import PADDINGS
+from zero_emulator.partition import Partition, make_partition
 from zero_emulator.precision import Precision, find_precision
 from zero_emulator.strategies import STRATEGIES, KeepViews, StrategyOptions
 
@@ -38,6 +41,8 @@ class RunConfig:
     prefetch: int = 0
     keep_views: KeepViews = "none"
     clip: float | None = None
+    padding: str = "none"
+    cut: str = "even"
     audit_every: int = 1
     time_limit: float = 60.0
 
@@ -63,11 +68,15 @@ class RunConfig:
             ("loss", self.loss, LOSSES),
             ("dtype", self.dtype or "float32", UNIFORM),
             ("keep-views", self.keep_views, ("none", "last", "all")),
+            ("padding", self.padding, PADDINGS),
+            ("cut", self.cut, CUTS),
         ):
             if choice not in known:
                 raise ValueError(f"--{name} {choice}: take one of {', '.join(known)}")
         if any(width < 1 for width in self.hidden):
             raise ValueError(f"--hidden {','.join(map(str, self.hidden))}: every width must be 1 or more")
+        if self.cut == "layers" and self.padding != "none":
+            raise ValueError(f"--padding {self.padding} evens out blocks, --cut layers makes none: drop one")
         self.make_optimizer()
         if self.dtype is not None and self.precision is not None:
             raise ValueError(f"--dtype {self.dtype} and --precision {self.precision}: give one of them")
@@ -93,8 +102,10 @@ class RunConfig:
     def make_optimizer(self) -> Optimizer:
         return make_optimizer(self.optimizer, self.lr, momentum=self.momentum, weight_decay=self.weight_decay)
 
-    def make_layers(self, dataset: Dataset) -> tuple[Linear, ...]:
-        return build_mlp((dataset.train_x.shape[1], *self.hidden, dataset.num_classes))
+    def partition(self, dataset: Dataset, world_size: int) -> Partition:
+        """The model, over so many ranks."""
+        layers = build_mlp((dataset.train_x.shape[1], *self.hidden, dataset.num_classes))
+        return make_partition(layers, world_size, padding=self.padding, cut=self.cut)
 
     def strategy_options(self, *, poison: bool = False) -> StrategyOptions:
         return StrategyOptions(self.micro_batches, self.prefetch, self.keep_views, self.clip, poison)

@@ -95,11 +95,9 @@ class Job:
         )
 
     def _record_of(self, config: RunConfig, transport: Transport, outcome: Outcome) -> Json:
-        layers = [
-            layer.layout.block_sizes(transport.world_size) for layer in config.make_layers(self.dataset)
-        ]
+        partition = config.partition(self.dataset, transport.world_size)
         environment = describe_environment(self.transport) | {"data": self.dataset.name}
-        return run_record(config, layers, outcome, environment)
+        return run_record(config, partition, outcome, environment)
 
     def _write_events(self, lines: Iterable[str]) -> None:
         if self.events is not None:

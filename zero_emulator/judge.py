@@ -1,6 +1,6 @@
 """Whether a run keeps its promises: every broken one in words, with the numbers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import permutations
 from typing import get_args
 
@@ -8,22 +8,23 @@ from collectives.ledger import Kind
 from zero_emulator import theory
 from zero_emulator.audit import all_equal
 from zero_emulator.config import RunConfig
+from zero_emulator.partition import Partition
 from zero_emulator.precision import ITEMSIZE
 from zero_emulator.run import Outcome
-from zero_emulator.theory import Flow, Sizes
+from zero_emulator.theory import Flow
 from zero_emulator.traffic import IterationTraffic
 
 
-def expected_traffic(config: RunConfig, layers: Sequence[Sizes], rank: int) -> dict[tuple[str, str], Flow]:
+def expected_traffic(config: RunConfig, partition: Partition, rank: int) -> dict[tuple[str, str], Flow]:
     """What a rank must send and receive for training in every iteration, by (phase, collective)."""
-    return theory.iteration_traffic(_uses(config), layers, rank)
+    return theory.iteration_traffic(_uses(config), partition.blocks, rank)
 
 
 def expected_overhead(
-    config: RunConfig, layers: Sequence[Sizes], rank: int, iteration: int, *, gradient_audit: bool
+    config: RunConfig, partition: Partition, rank: int, iteration: int, *, gradient_audit: bool
 ) -> dict[Kind, Flow]:
     """What a rank must send and receive besides in one iteration: control and audit."""
-    world_size = len(layers[0])
+    layers, world_size = partition.blocks, partition.world_size
     calls = theory.num_calls(_uses(config), len(layers))
     audit = theory.NOTHING
     if iteration % config.audit_every == 0 or iteration == config.iterations:
@@ -42,23 +43,23 @@ def expected_overhead(
     return {"control": control, "audit": audit}
 
 
-def expected_persistent(config: RunConfig, layers: Sequence[Sizes], rank: int) -> dict[str, int]:
+def expected_persistent(config: RunConfig, partition: Partition, rank: int) -> dict[str, int]:
     """What a rank of this run must keep between iterations, in bytes by kind."""
     moments = theory.num_moments(config.optimizer, config.momentum)
-    return theory.persistent_bytes(config.strategy, layers, rank, config.policy, moments)
+    return theory.persistent_bytes(config.strategy, partition.blocks, rank, config.policy, moments)
 
 
 def _uses(config: RunConfig) -> tuple[theory.Use, ...]:
     return theory.USES[config.strategy](config.micro_batches, config.keep_views, config.policy)
 
 
-def faults(config: RunConfig, layers: Sequence[Sizes], outcome: Outcome) -> list[str]:
+def faults(config: RunConfig, partition: Partition, outcome: Outcome) -> list[str]:
     """What is wrong with a run; nothing if it passes."""
     return [
         *_loss_faults(outcome),
-        *_traffic_faults(config, layers, outcome),
+        *_traffic_faults(config, partition, outcome),
         *_pairing_faults(outcome),
-        *_persistent_faults(config, layers, outcome),
+        *_persistent_faults(config, partition, outcome),
         *(fault for report in outcome.reports for fault in report.contradictions),
         *_skip_faults(outcome),
         *(
@@ -74,10 +75,10 @@ def _loss_faults(outcome: Outcome) -> Iterator[str]:
         yield f"iteration {outcome.first_bad_loss}: the loss is not finite: lower --lr, or --clip"
 
 
-def _traffic_faults(config: RunConfig, layers: Sequence[Sizes], outcome: Outcome) -> Iterator[str]:
+def _traffic_faults(config: RunConfig, partition: Partition, outcome: Outcome) -> Iterator[str]:
     """Whatever was counted that no closed form expects, or was expected and not counted."""
     for rank, report in enumerate(outcome.reports):
-        training = expected_traffic(config, layers, rank)
+        training = expected_traffic(config, partition, rank)
         iterations = range(1, config.iterations + 1)
         for iteration in iterations:
             counted = report.traffic.by_iteration[iteration]
@@ -86,7 +87,7 @@ def _traffic_faults(config: RunConfig, layers: Sequence[Sizes], outcome: Outcome
                 flows = {key: Flow(counted.sent[key], counted.received[key]) for key in counted.calls}
                 yield f"{where}: counted {_flows(flows)}, expected {_flows(training)} (bytes sent/received)"
             overhead = expected_overhead(
-                config, layers, rank, iteration, gradient_audit=outcome.gradients is not None
+                config, partition, rank, iteration, gradient_audit=outcome.gradients is not None
             )
             for kind, expected in overhead.items():
                 if counted.overhead(kind) != expected:
@@ -122,9 +123,9 @@ def _skip_faults(outcome: Outcome) -> Iterator[str]:
             yield f"rank {rank} skipped the updates of iterations {report.skipped}, rank 0 those of {first}"
 
 
-def _persistent_faults(config: RunConfig, layers: Sequence[Sizes], outcome: Outcome) -> Iterator[str]:
+def _persistent_faults(config: RunConfig, partition: Partition, outcome: Outcome) -> Iterator[str]:
     for rank, report in enumerate(outcome.reports):
-        expected = expected_persistent(config, layers, rank)
+        expected = expected_persistent(config, partition, rank)
         if report.persistent != expected:
             yield f"rank {rank} keeps {_sizes(report.persistent)}, expected {_sizes(expected)}"
 

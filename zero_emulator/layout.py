@@ -6,25 +6,41 @@ from typing import Any
 
 import numpy.typing as npt
 
-from collectives.blocks import bounds, even_cut
+from collectives.blocks import bounds
 
 Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
 class FlatLayout:
-    """Named tensors that lie one after the other, without gaps, in a flat buffer.
+    """Named tensors that lie one after the other in a flat buffer.
+
+    ``padding`` is the number of zeros after each tensor; () for none anywhere.
 
     >>> FlatLayout((("weight", (2, 3)), ("bias", (3,)))).size
     9
     """
 
     shapes: tuple[tuple[str, tuple[int, ...]], ...]
+    padding: tuple[int, ...] = ()
+
+    @property
+    def num_params(self) -> int:
+        """Number of elements of all tensors together."""
+        return sum(prod(shape) for _, shape in self.shapes)
 
     @property
     def size(self) -> int:
-        """Number of elements of all tensors together."""
-        return sum(prod(shape) for _, shape in self.shapes)
+        """The same with padding: the length of the buffer."""
+        return self.num_params + sum(self.padding)
+
+    @property
+    def places(self) -> dict[str, slice]:
+        """Where each tensor lies."""
+        sizes = [prod(shape) for _, shape in self.shapes]
+        zeros = self.padding or (0,) * len(sizes)
+        parts = [part for pair in zip(sizes, zeros, strict=True) for part in pair]
+        return {name: place for (name, _), place in zip(self.shapes, bounds(parts)[::2], strict=True)}
 
     def views(self, flat: Array) -> dict[str, Array]:
         """The tensors by name, each a reshaped view of ``flat``: writing to one writes to the buffer.
@@ -36,14 +52,10 @@ class FlatLayout:
             raise ValueError(
                 f"a buffer of shape {flat.shape} does not hold {names}: pass one of shape ({self.size},)"
             )
-        places = bounds([prod(shape) for _, shape in self.shapes])
-        return {
-            name: flat[place].reshape(shape) for (name, shape), place in zip(self.shapes, places, strict=True)
-        }
+        places = self.places
+        return {name: flat[places[name]].reshape(shape) for name, shape in self.shapes}
 
-    def block_sizes(self, world_size: int) -> tuple[int, ...]:
-        """Elements in each rank's block: near-equal, unpadded, empty where ranks outnumber elements.
-
-        A cut knows nothing of tensors: a block may begin in the middle of one.
-        """
-        return even_cut(self.size, world_size)
+    def clear_padding(self, flat: Array) -> None:
+        """Set to zero what no tensor uses."""
+        for place, zeros in zip(self.places.values(), self.padding, strict=False):
+            flat[place.stop : place.stop + zeros] = 0

@@ -1,7 +1,7 @@
 """A multi-layer perceptron, layer by layer; a layer's parameters are one flat array that it does not keep."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import sqrt
 from typing import NamedTuple
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zero_emulator.layout import Array, FlatLayout
+from zero_emulator.padding import PADDINGS, Padding
 
 
 class Saved(NamedTuple):
@@ -21,16 +22,30 @@ class Saved(NamedTuple):
 
 @dataclass(frozen=True)
 class Linear:
-    """The plan of one layer, y = x · weight + bias, followed by max(y, 0) where ``relu`` is set."""
+    """The plan of one layer, y = x · weight + bias, followed by max(y, 0) where ``relu`` is set.
+
+    ``padding``: zeros behind weight and bias in the flat parameters; they stay zero.
+    """
 
     inputs: int
     outputs: int
     relu: bool
+    padding: Padding = ()
+
+    @property
+    def shapes(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """Weight (inputs, outputs), then bias (outputs,)."""
+        return ("weight", (self.inputs, self.outputs)), ("bias", (self.outputs,))
 
     @property
     def layout(self) -> FlatLayout:
-        """Weight (inputs, outputs), then bias (outputs,)."""
-        return FlatLayout((("weight", (self.inputs, self.outputs)), ("bias", (self.outputs,))))
+        """Where they lie in the flat parameters."""
+        return FlatLayout(self.shapes, self.padding)
+
+    def padded(self, padding: str, world_size: int) -> "Linear":
+        """The same layer with the padding of that name."""
+        shapes = [shape for _, shape in self.shapes]
+        return replace(self, padding=PADDINGS[padding](shapes, world_size))
 
     def initial(self, rng: np.random.Generator, dtype: npt.DTypeLike) -> Array:
         """Fresh flat parameters: weights normal with variance 2 / inputs, biases zero.
@@ -70,6 +85,7 @@ class Linear:
         grad_z = grad_y * (saved.y > 0) if self.relu else grad_y
         np.matmul(saved.x.T, grad_z, out=grad_weight)
         np.sum(grad_z, axis=0, out=grad_bias)
+        self.layout.clear_padding(grad_params)
         return grad_z @ self.layout.views(params)["weight"].T if needs_grad_x else None
 
 
@@ -78,8 +94,8 @@ def build_mlp(sizes: Sequence[int]) -> tuple[Linear, ...]:
 
     ValueError for fewer than two sizes, or one below 1.
 
-    >>> build_mlp([64, 32, 10])
-    (Linear(inputs=64, outputs=32, relu=True), Linear(inputs=32, outputs=10, relu=False))
+    >>> [(layer.inputs, layer.outputs, layer.relu) for layer in build_mlp([64, 32, 10])]
+    [(64, 32, True), (32, 10, False)]
     """
     if len(sizes) < 2 or min(sizes) < 1:
         raise ValueError(f"sizes {list(sizes)} make no MLP: give two or more, each 1 or more")

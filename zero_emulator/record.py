@@ -3,7 +3,7 @@
 import json
 import platform
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from math import isfinite
 from typing import Any
@@ -12,9 +12,10 @@ from collectives.ledger import Message, pair_messages
 from zero_emulator.audit import all_equal
 from zero_emulator.config import RunConfig
 from zero_emulator.judge import expected_traffic, faults
+from zero_emulator.partition import Partition
 from zero_emulator.precision import ITEMSIZE
 from zero_emulator.run import Outcome
-from zero_emulator.theory import Sizes, multiple
+from zero_emulator.theory import multiple
 from zero_emulator.traffic import IterationTraffic
 
 RUN_SCHEMA = "zero-emulator/run/1"
@@ -23,23 +24,22 @@ Json = dict[str, Any]
 
 
 def run_record(
-    config: RunConfig, layers: Sequence[Sizes], outcome: Outcome, environment: Mapping[str, Any]
+    config: RunConfig, partition: Partition, outcome: Outcome, environment: Mapping[str, Any]
 ) -> Json:
     """The record of one run, as JSON values."""
     world_size = len(outcome.reports)
-    num_params = sum(map(sum, layers))
-    found = faults(config, layers, outcome)
+    found = faults(config, partition, outcome)
     return {
         "schema": RUN_SCHEMA,
         "config": config.as_json(),
         "environment": dict(environment) | {"hosts": [report.host for report in outcome.reports]},
-        "num_params": num_params,
+        "num_params": partition.num_params,
         "world_size": world_size,
-        "block_sizes": [list(sizes) for sizes in layers],
+        "block_sizes": [list(sizes) for sizes in partition.blocks],
         "iterations": [
-            _iteration(config, layers, outcome, iteration) for iteration in range(1, config.iterations + 1)
+            _iteration(config, partition, outcome, iteration) for iteration in range(1, config.iterations + 1)
         ],
-        "gathers_a_layer": _gathers_a_layer(config, len(layers), outcome),
+        "gathers_a_layer": _gathers_a_layer(config, len(partition.layers), outcome),
         "persistent": [dict(report.persistent) for report in outcome.reports],
         "totals": [
             {kind: report.traffic.sent[kind] for kind in ("training", "control", "audit")}
@@ -59,17 +59,17 @@ def _gathers_a_layer(config: RunConfig, num_layers: int, outcome: Outcome) -> fl
     return gathers / num_layers
 
 
-def _iteration(config: RunConfig, layers: Sequence[Sizes], outcome: Outcome, iteration: int) -> Json:
+def _iteration(config: RunConfig, partition: Partition, outcome: Outcome, iteration: int) -> Json:
     world_size = len(outcome.reports)
     traffic = [
-        _traffic(rank, report.traffic.by_iteration[iteration], config, layers)
+        _traffic(rank, report.traffic.by_iteration[iteration], config, partition)
         for rank, report in enumerate(outcome.reports)
     ]
     sent = [sum(one["sent"].values()) for one in traffic]
-    num_params = sum(map(sum, layers))
     itemsize = ITEMSIZE[config.policy.weight]
     multiples = [
-        multiple(num_bytes, num_params, world_size, itemsize) for num_bytes in (min(sent), max(sent))
+        multiple(num_bytes, partition.num_params, world_size, itemsize)
+        for num_bytes in (min(sent), max(sent))
     ]
     digests = outcome.digests.get(iteration)
     loss = outcome.losses[iteration - 1]
@@ -84,8 +84,8 @@ def _iteration(config: RunConfig, layers: Sequence[Sizes], outcome: Outcome, ite
     }
 
 
-def _traffic(rank: int, counted: IterationTraffic, config: RunConfig, layers: Sequence[Sizes]) -> Json:
-    expected = expected_traffic(config, layers, rank)
+def _traffic(rank: int, counted: IterationTraffic, config: RunConfig, partition: Partition) -> Json:
+    expected = expected_traffic(config, partition, rank)
     return {
         "rank": rank,
         "sent": _fold(counted.sent, 1),

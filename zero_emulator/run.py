@@ -82,17 +82,17 @@ def run(
     check_alike(config, dataset, transport)
     ledger = Ledger()
     comm = Communicator(MeteredTransport(transport, ledger), time_limit=config.time_limit)
-    layers = config.make_layers(dataset)
+    partition = config.partition(dataset, transport.world_size)
     strategy = STRATEGIES[config.strategy](
         comm,
-        layers,
+        partition,
         config.seed,
         config.policy,
         config.make_optimizer(),
         config.strategy_options(poison=poison),
     )
     audit = DigestAudit(comm, config.iterations, config.audit_every)
-    trainer = Trainer(layers, LOSSES[config.loss], strategy, audit.saw)
+    trainer = Trainer(partition.layers, LOSSES[config.loss], strategy, audit.saw)
     traffic = RunTraffic()
     entries: list[Entry] = []
     shares: list[float] = []
@@ -123,7 +123,7 @@ def run(
     )
     reports = comm.exchange(report)
     test_x = dataset.test_x.astype(config.policy.compute)
-    quality = accuracy(layers, weights, test_x, dataset.test_y)
+    quality = accuracy(partition.layers, weights, test_x, dataset.test_y)
     return Outcome(config, reports, audit.digests, weights, gradients, quality, time.monotonic() - start)
 
 

@@ -29,9 +29,17 @@ def test_a_buffer_of_another_shape_is_refused_with_the_numbers(shape: tuple[int,
         LAYOUT.views(np.zeros(shape))
 
 
-@pytest.mark.parametrize("world_size", [1, 2, 3, 4, 5, 7, 8, 11])
-def test_block_sizes_cover_the_buffer_and_differ_by_at_most_one(world_size: int) -> None:
-    sizes = LAYOUT.block_sizes(world_size)
-    assert len(sizes) == world_size
-    assert sum(sizes) == LAYOUT.size
-    assert max(sizes) - min(sizes) <= 1
+def test_padding_lies_behind_each_tensor_and_in_no_view() -> None:
+    padded = FlatLayout(LAYOUT.shapes, padding=(2, 0, 1))
+    views = padded.views(np.arange(13))
+    assert (padded.num_params, padded.size) == (10, 13)
+    assert views["weight"].tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert views["bias"].tolist() == [8, 9, 10]
+    assert views["scale"] == 11
+
+
+def test_clearing_the_padding_leaves_the_tensors_as_they_are() -> None:
+    padded = FlatLayout(LAYOUT.shapes, padding=(2, 0, 1))
+    flat = np.arange(1, 14)
+    padded.clear_padding(flat)
+    assert flat.tolist() == [1, 2, 3, 4, 5, 6, 0, 0, 9, 10, 11, 12, 0]

@@ -27,8 +27,8 @@ def train(run_ranks: Any, toy: Dataset, settings: dict[str, Any]) -> Any:
         config = RunConfig(**{**settings, "dtype": None, "iterations": 4} | chosen)
         outcome = run_ranks(lambda comm: run(config, toy, comm.transport, poison=True))[0]
         world_size = len(outcome.reports)
-        layers = [layer.layout.block_sizes(world_size) for layer in config.make_layers(toy)]
-        assert faults(config, layers, outcome) == []
+        partition = config.partition(toy, world_size)
+        assert faults(config, partition, outcome) == []
         return outcome
 
     return train

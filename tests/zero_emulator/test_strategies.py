@@ -90,7 +90,7 @@ def test_fifty_iterations_end_where_serial_training_ends(
 ) -> None:
     chosen = OPTIMIZERS[optimizer] | {"micro_batches": micro_batches, "hidden": (3,)}
     outcome = train(strategy, iterations=50, audit_every=50, **chosen)
-    assert largest_difference(outcome.weights, serial_weights(outcome.config, toy)) < 1e-12
+    assert largest_difference(outcome.weights, serial_weights(outcome.config, toy, 1)) < 1e-12
     assert outcome.losses[-1] < outcome.losses[0]
 
 
@@ -106,7 +106,7 @@ def test_a_step_follows_the_mean_gradient_of_the_whole_batch(
         optimizer="sgd", lr=1.0, iterations=1, batch_size=7, loss=loss, micro_batches=micro_batches,
     )  # fmt: skip
     config = outcome.config
-    layers = config.make_layers(toy)
+    layers = config.partition(toy, 1).layers
     before = initial_parameters(layers, config.seed, config.dtype)
     ((x, y),) = global_batches(config, toy)
     mean, gradients = loss_and_gradients(layers, before, LOSSES[loss], x, y, global_count=7)
@@ -120,7 +120,7 @@ def test_a_step_follows_the_mean_gradient_of_the_whole_batch(
 def test_every_loss_is_the_serial_one(train: Any, toy: Dataset, strategy: str) -> None:
     outcome = train(strategy, iterations=4, micro_batches=2)
     config = outcome.config
-    layers = config.make_layers(toy)
+    layers = config.partition(toy, 1).layers
     weights = initial_parameters(layers, config.seed, config.dtype)
     losses = train_serially(
         layers, weights, config.make_optimizer(), LOSSES[config.loss], global_batches(config, toy),

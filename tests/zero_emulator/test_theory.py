@@ -159,14 +159,14 @@ def test_whatever_is_trained_sends_and_keeps_what_the_closed_form_says(
 ) -> None:
     config = RunConfig(iterations=2, **chosen, **optimizer)
     outcome = run_threads(num_ranks, lambda transport: run(config, toy, transport, poison=True))[0]
-    layers = [layer.layout.block_sizes(num_ranks) for layer in config.make_layers(toy)]
+    partition = config.partition(toy, num_ranks)
     for rank, report in enumerate(outcome.reports):
-        expected = expected_traffic(config, layers, rank)
+        expected = expected_traffic(config, partition, rank)
         for iteration in (1, 2):
             counted = report.traffic.by_iteration[iteration]
             assert {key: Flow(counted.sent[key], counted.received[key]) for key in expected} == expected
             assert set(counted.sent) <= set(expected)
-        assert report.persistent == expected_persistent(config, layers, rank)
+        assert report.persistent == expected_persistent(config, partition, rank)
 
 
 def test_every_strategy_has_its_closed_forms() -> None:

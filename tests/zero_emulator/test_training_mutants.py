@@ -54,8 +54,8 @@ def refuted(run_ranks: Any, toy: Dataset, settings: dict[str, Any]) -> Callable[
 def named_checks(found: Comparison, config: RunConfig, dataset: Dataset) -> Refuted:
     checks: Refuted = {name: set() for name in found.outcomes}
     for name, outcome in found.outcomes.items():
-        layers = [layer.layout.block_sizes(len(outcome.reports)) for layer in config.make_layers(dataset)]
-        for fault in faults(outcome.config, layers, outcome):
+        partition = config.partition(dataset, len(outcome.reports))
+        for fault in faults(outcome.config, partition, outcome):
             checks[name].update(check for word, check in WORDS.items() if word in fault)
     for name, apart in found.faults(config).items():
         checks[name].update(check for word, check in WORDS.items() for fault in apart if word in fault)
@@ -269,20 +269,20 @@ def test_a_norm_of_the_local_gradients_alone_differs(refuted: Any, monkeypatch: 
 @pytest.mark.parametrize("part", ["sent", "received"])
 def test_a_byte_more_is_refuted_with_its_numbers(train: Any, toy: Dataset, part: str) -> None:
     outcome = train("zero3")
-    layers = [layer.layout.block_sizes(3) for layer in outcome.config.make_layers(toy)]
-    assert faults(outcome.config, layers, outcome) == []
+    partition = outcome.config.partition(toy, 3)
+    assert faults(outcome.config, partition, outcome) == []
     flow = getattr(outcome.reports[2].traffic.by_iteration[2], part)
     flow["forward", "all_gather"] += 1
-    (fault,) = faults(outcome.config, layers, outcome)
+    (fault,) = faults(outcome.config, partition, outcome)
     assert fault.startswith("iteration 2, rank 2: counted forward all_gather ")
 
 
 @pytest.mark.parametrize("kind", ["training", "control", "audit"])
 def test_bytes_that_only_one_end_counted_are_refuted_by_kind(train: Any, toy: Dataset, kind: Any) -> None:
     outcome = train("zero3")
-    layers = [layer.layout.block_sizes(3) for layer in outcome.config.make_layers(toy)]
+    partition = outcome.config.partition(toy, 3)
     outcome.reports[0].traffic.sent_to[1, kind] -= 8
-    (fault,) = faults(outcome.config, layers, outcome)
+    (fault,) = faults(outcome.config, partition, outcome)
     assert fault.startswith("rank 0 counted ")
     assert f"{kind} bytes sent to rank 1, which counted" in fault
 

@@ -1,7 +1,6 @@
 """What all strategies share: the hooks, and what they are made of."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import ClassVar
@@ -18,8 +17,9 @@ from zero_emulator.dtypes import add_into, dtype_of
 from zero_emulator.layer_params import SHARDED_FROM, LayerParams
 from zero_emulator.layout import Array
 from zero_emulator.loss_scale import LossScale
-from zero_emulator.model import Linear, initial_parameters
+from zero_emulator.model import initial_parameters
 from zero_emulator.optimizers import Optimizer
+from zero_emulator.partition import Partition
 from zero_emulator.pieces import pieces
 from zero_emulator.precision import Precision
 from zero_emulator.theory import KeepViews
@@ -61,25 +61,23 @@ class Strategy(ABC):
     def __init__(
         self,
         comm: Communicator,
-        layers: Sequence[Linear],
+        partition: Partition,
         seed: int,
         precision: Precision,
         optimizer: Optimizer,
         options: StrategyOptions = StrategyOptions(),
     ) -> None:
         self.comm, self.precision, self.optimizer, self.options = comm, precision, optimizer, options
-        initial = initial_parameters(layers, seed, dtype_of(precision.compute))
+        initial = initial_parameters(partition.layers, seed, dtype_of(precision.compute))
         self.layers = [
-            LayerParams(
-                params, layer.layout.block_sizes(comm.world_size), comm.rank, self.stage, optimizer, precision
-            )
-            for layer, params in zip(layers, initial, strict=True)
+            LayerParams(params, sizes, comm.rank, self.stage, optimizer, precision)
+            for params, sizes in zip(initial, partition.blocks, strict=True)
         ]
         self.buffers = BufferPool(poison=options.poison)
         self.opened: Array | None = None  # the view of the layer between its hooks
         self.skipped: list[int | None] = []  # iterations without an update, by vote
         self.updates = 0  # done so far: the version that every view must have
-        self.versions = np.zeros((comm.world_size, len(layers)), np.int64)  # as the ranks last told
+        self.versions = np.zeros((comm.world_size, len(self.layers)), np.int64)  # as the ranks last told
         self.works: list[Work] = []
         self.loss_scale = LossScale() if precision.scales_loss else None
 

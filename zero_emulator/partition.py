@@ -1,0 +1,33 @@
+"""A model over ranks: its layers, and which part of each belongs to whom."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from zero_emulator.cuts import CUTS
+from zero_emulator.model import Linear
+from zero_emulator.theory import Sizes
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Layers, and elements of each layer's blocks, padding included: block r belongs to rank r."""
+
+    layers: tuple[Linear, ...]
+    blocks: tuple[Sizes, ...]
+
+    @property
+    def world_size(self) -> int:
+        return len(self.blocks[0])
+
+    @property
+    def num_params(self) -> int:
+        """Ψ, without padding."""
+        return sum(layer.layout.num_params for layer in self.layers)
+
+
+def make_partition(
+    layers: Sequence[Linear], world_size: int, *, padding: str = "none", cut: str = "even"
+) -> Partition:
+    """The layers with this padding, cut in this way; their names are those of PADDINGS and CUTS."""
+    padded = tuple(layer.padded(padding, world_size) for layer in layers)
+    return Partition(padded, CUTS[cut]([layer.layout.size for layer in padded], world_size))
