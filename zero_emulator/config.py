@@ -28,7 +28,7 @@ class RunConfig:
     batch_size: int = 64
     micro_batches: int = 1
     optimizer: str = "adam"
-    lr: float = 0.003
+    lr: float | None = None
     momentum: float | None = None
     weight_decay: float | None = None
     loss: str = "cross_entropy"
@@ -100,7 +100,9 @@ class RunConfig:
             )
 
     def make_optimizer(self) -> Optimizer:
-        return make_optimizer(self.optimizer, self.lr, momentum=self.momentum, weight_decay=self.weight_decay)
+        return make_optimizer(
+            self.optimizer, lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay
+        )
 
     def partition(self, dataset: Dataset, world_size: int) -> Partition:
         """The model, over so many ranks."""
@@ -111,4 +113,4 @@ class RunConfig:
         return StrategyOptions(self.micro_batches, self.prefetch, self.keep_views, self.clip, poison)
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self) | {"hidden": list(self.hidden)}
+        return asdict(self) | {"hidden": list(self.hidden), "lr": self.make_optimizer().lr}

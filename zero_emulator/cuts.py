@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from collectives.blocks import even_cut
+from collectives.blocks import bounds, even_cut
 from zero_emulator.theory import Sizes
 
 
@@ -31,6 +31,17 @@ def cut_between_layers(layers: Sequence[int], world_size: int) -> tuple[Sizes, .
     return tuple(
         tuple(size if rank == owners[layer] else 0 for rank in range(world_size))
         for layer, size in enumerate(layers)
+    )
+
+
+def overlaps(sizes: Sizes, place: slice) -> Sizes:
+    """Elements of each rank's block that lie in this part of the layer.
+
+    >>> overlaps((3, 3, 3), slice(2, 7))
+    (1, 3, 1)
+    """
+    return tuple(
+        max(0, min(block.stop, place.stop) - max(block.start, place.start)) for block in bounds(sizes)
     )
 
 

@@ -8,10 +8,7 @@ from math import ceil
 from zero_emulator.parallel_degrees import ParallelDegrees
 from zero_emulator.precision import ITEMSIZE, Precision
 from zero_emulator.stages import Stage
-from zero_emulator.theory import is_sharded
-
-MOMENTS = {"adam": (2, 2), "adamw": (2, 2), "sgd": (0, 0), "sgd-momentum": (1, 1), "muon": (1, 2)}
-"""Moments of a parameter in a matrix of a block, and of any other: those Muon leaves to AdamW."""
+from zero_emulator.theory import MOMENTS, is_sharded
 
 Bytes = Mapping[str, Fraction]
 
@@ -28,7 +25,8 @@ class Training:
 
     def kept_a_parameter(self, matrix: bool) -> dict[str, int]:
         """Bytes kept for a parameter, by kind, before any sharding."""
-        return self.precision.bytes_a_parameter(MOMENTS[self.optimizer][0 if matrix else 1])
+        moments = MOMENTS[self.optimizer]
+        return self.precision.bytes_a_parameter(moments.matrix if matrix else moments.rest)
 
 
 def kept_bytes(strategy: str, stage: Stage, degrees: ParallelDegrees, training: Training) -> Bytes:

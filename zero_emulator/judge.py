@@ -11,17 +11,39 @@ from zero_emulator.config import RunConfig
 from zero_emulator.partition import Partition
 from zero_emulator.precision import ITEMSIZE
 from zero_emulator.run import Outcome
-from zero_emulator.theory import Flow
+from zero_emulator.theory import Flow, Sizes
 from zero_emulator.traffic import IterationTraffic
 
 
-def expected_traffic(config: RunConfig, partition: Partition, rank: int) -> dict[tuple[str, str], Flow]:
-    """What a rank must send and receive for training in every iteration, by (phase, collective)."""
-    return theory.iteration_traffic(_uses(config), partition.blocks, rank)
+def expected_traffic(
+    config: RunConfig, partition: Partition, rank: int, *, skipped: bool = False
+) -> dict[tuple[str, str], Flow]:
+    """What a rank must send and receive for training in an iteration, by (phase, collective).
+
+    ``skipped``: the update was voted down.
+    """
+    flows = theory.iteration_traffic(_uses(config), partition.blocks, rank)
+    if not skipped:
+        policy, key = config.policy, ("update", "all_gather")
+        fetched = theory.muon_fetches(shared_matrices(config, partition), rank, ITEMSIZE[policy.updated])
+        flows[key] = flows.get(key, theory.NOTHING) + fetched
+    return flows
+
+
+def shared_matrices(config: RunConfig, partition: Partition) -> tuple[Sizes, ...]:
+    """The matrices that ranks update together."""
+    shares = config.optimizer == "muon" and theory.is_sharded(config.strategy, "moment")
+    return partition.matrices if shares else ()
 
 
 def expected_overhead(
-    config: RunConfig, partition: Partition, rank: int, iteration: int, *, gradient_audit: bool
+    config: RunConfig,
+    partition: Partition,
+    rank: int,
+    iteration: int,
+    *,
+    gradient_audit: bool,
+    skipped: bool = False,
 ) -> dict[Kind, Flow]:
     """What a rank must send and receive besides in one iteration: control and audit."""
     layers, world_size = partition.blocks, partition.world_size
@@ -40,13 +62,17 @@ def expected_overhead(
     control = theory.versions(len(layers), world_size, rank)
     control += theory.scalar_all_reduces(scalars, world_size, rank)
     control += theory.call_checks(calls + 1 + scalars, world_size, rank)
+    if not skipped:
+        control += theory.fetch_checks(shared_matrices(config, partition), rank)
     return {"control": control, "audit": audit}
 
 
 def expected_persistent(config: RunConfig, partition: Partition, rank: int) -> dict[str, int]:
     """What a rank of this run must keep between iterations, in bytes by kind."""
-    moments = theory.num_moments(config.optimizer, config.momentum)
-    return theory.persistent_bytes(config.strategy, partition.blocks, rank, config.policy, moments)
+    name = "sgd-momentum" if config.optimizer == "sgd" and config.momentum else config.optimizer
+    return theory.persistent_bytes(
+        config.strategy, partition.blocks, rank, config.policy, theory.MOMENTS[name], partition.matrices
+    )
 
 
 def _uses(config: RunConfig) -> tuple[theory.Use, ...]:
@@ -78,16 +104,22 @@ def _loss_faults(outcome: Outcome) -> Iterator[str]:
 def _traffic_faults(config: RunConfig, partition: Partition, outcome: Outcome) -> Iterator[str]:
     """Whatever was counted that no closed form expects, or was expected and not counted."""
     for rank, report in enumerate(outcome.reports):
-        training = expected_traffic(config, partition, rank)
         iterations = range(1, config.iterations + 1)
         for iteration in iterations:
             counted = report.traffic.by_iteration[iteration]
+            skipped = iteration in report.skipped
+            training = expected_traffic(config, partition, rank, skipped=skipped)
             where = f"iteration {iteration}, rank {rank}"
             if not counted.equals(training):
                 flows = {key: Flow(counted.sent[key], counted.received[key]) for key in counted.calls}
                 yield f"{where}: counted {_flows(flows)}, expected {_flows(training)} (bytes sent/received)"
             overhead = expected_overhead(
-                config, partition, rank, iteration, gradient_audit=outcome.gradients is not None
+                config,
+                partition,
+                rank,
+                iteration,
+                gradient_audit=outcome.gradients is not None,
+                skipped=skipped,
             )
             for kind, expected in overhead.items():
                 if counted.overhead(kind) != expected:

@@ -7,8 +7,8 @@ import numpy as np
 from collectives.blocks import bounds
 from zero_emulator.dtypes import dtype_of
 from zero_emulator.layout import Array
-from zero_emulator.optimizers import Optimizer
 from zero_emulator.precision import Precision
+from zero_emulator.update_parts import Part, SharedMatrix
 
 SHARDED_FROM = {"master": 1, "moment": 1, "gradient": 2, "weight": 3}
 """The ZeRO stage from which each kind of state is kept as a shard: block r on rank r."""
@@ -26,8 +26,8 @@ class LayerParams:
         sizes: Sequence[int],
         rank: int,
         stage: int,
-        optimizer: Optimizer,
         precision: Precision,
+        parts: Sequence[Part | SharedMatrix],
     ) -> None:
         self.sizes = tuple(sizes)
         self.size = initial.size
@@ -43,7 +43,7 @@ class LayerParams:
         self.master: Array | None = None
         if precision.master is not None:
             self.master = self._kept("master", initial).astype(dtype_of(precision.master))
-        self.moments = optimizer.new_state(self._kept("moment", initial).size, dtype_of(precision.moment))
+        self.parts = parts
 
     def _kept(self, kind: str, whole: Array) -> Array:
         return whole[self.own] if self.stage >= SHARDED_FROM[kind] else whole
@@ -68,8 +68,8 @@ class LayerParams:
         if self.wide_grad is not None:
             self.grad[...] = self.wide_grad
 
-    def update(self, optimizer: Optimizer, iteration: int, scale: float) -> None:
-        """One optimizer update of what this rank has moments for: all of the layer, or its own block.
+    def update(self, iteration: int, scale: float) -> None:
+        """One update of what this rank has moments for: all of the layer, or its own block.
 
         Gradients are multiplied by ``scale`` on the way. Where there is a master weight, that is updated, and
         the weight is cast from it.
@@ -78,10 +78,10 @@ class LayerParams:
             weight, gradient = self.own_weight, self.own_grad
         else:
             weight, gradient = self.weight, self.summed_grad
-        if self.master is None:
-            optimizer.update(weight, gradient, self.moments, iteration, scale)
-        else:
-            optimizer.update(self.master, gradient, self.moments, iteration, scale)
+        updated = weight if self.master is None else self.master
+        for part in self.parts:
+            part.update(updated, gradient, iteration, scale)
+        if self.master is not None:
             weight[...] = self.master
         self.version += 1
 
@@ -91,5 +91,5 @@ class LayerParams:
             "weight": [self.weight],
             "gradient": [self.grad, *([] if self.wide_grad is None else [self.wide_grad])],
             **({} if self.master is None else {"master": [self.master]}),
-            "moment": list(self.moments.values()),
+            "moment": [moment for part in self.parts for moment in part.state.values()],
         }

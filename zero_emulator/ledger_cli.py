@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from zero_emulator.held_bytes import MOMENTS, Training
+from zero_emulator.held_bytes import Training
 from zero_emulator.ledger_document import Described, ledger_document
 from zero_emulator.ledger_report import describe_ledger
 from zero_emulator.model_configs import read_config
@@ -18,6 +18,7 @@ from zero_emulator.ranks import DEFAULT_RANKS
 from zero_emulator.safetensors_model import read_model
 from zero_emulator.shapes import Model
 from zero_emulator.stages import stage_of_count, stages_of
+from zero_emulator.theory import MOMENTS
 from zero_emulator.units import parse_bytes, parse_params
 
 F = TypeVar("F", bound=Callable[..., Any])

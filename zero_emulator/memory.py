@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from collectives.communicator import Communicator
 from zero_emulator.layout import Array
 from zero_emulator.strategies import Strategy
 
@@ -18,7 +19,7 @@ def alive_bytes(strategy: Strategy) -> dict[str, int]:
 
     Every array that can be reached from the strategy counts, once, with the whole memory that it keeps alive:
     a shard that is a view of the full weight does not pass for small, and a copy that hides in some attribute
-    does not pass at all. Left out are the version table, and what belongs to the communicator.
+    does not pass at all. Left out are the version table, and what belongs to communicators.
     """
     kind_of = {
         id(_memory(array)): kind
@@ -33,15 +34,15 @@ def alive_bytes(strategy: Strategy) -> dict[str, int]:
 
 
 def _reachable(strategy: Strategy) -> list[Array]:
-    todo: list[Any] = [value for name, value in vars(strategy).items() if name not in ("comm", "versions")]
-    seen = {id(strategy), id(strategy.comm), id(strategy.versions)}
+    todo: list[Any] = [value for name, value in vars(strategy).items() if name != "versions"]
+    seen = {id(strategy), id(strategy.versions)}
     arrays = {}
     while todo:
         one = todo.pop()
         if isinstance(one, np.ndarray):
             arrays[id(_memory(one))] = _memory(one)
         elif id(one) not in seen and not isinstance(
-            one, (type, ModuleType, FunctionType, BuiltinFunctionType)
+            one, (Communicator, type, ModuleType, FunctionType, BuiltinFunctionType)
         ):
             seen.add(id(one))
             todo += gc.get_referents(one)

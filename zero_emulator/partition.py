@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from zero_emulator.cuts import CUTS
+from zero_emulator.cuts import CUTS, overlaps
 from zero_emulator.model import Linear
 from zero_emulator.theory import Sizes
 
@@ -23,6 +23,16 @@ class Partition:
     def num_params(self) -> int:
         """Ψ, without padding."""
         return sum(layer.layout.num_params for layer in self.layers)
+
+    @property
+    def matrices(self) -> tuple[Sizes, ...]:
+        """Of every matrix, the elements in each rank's block."""
+        return tuple(
+            overlaps(sizes, place)
+            for layer, sizes in zip(self.layers, self.blocks, strict=True)
+            for (_, shape), place in zip(layer.shapes, layer.layout.places.values(), strict=True)
+            if len(shape) == 2
+        )
 
 
 def make_partition(

@@ -68,6 +68,11 @@ class Precision:
         return self.gradient_beside or self.gradient
 
     @property
+    def updated(self) -> str:
+        """The dtype of the weights that the optimizer updates."""
+        return self.master or self.weight
+
+    @property
     def votes(self) -> bool:
         """Whether ranks vote on gradients that are not finite: where numbers overflow, they must."""
         return self.master is not None

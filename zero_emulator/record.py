@@ -11,12 +11,11 @@ from typing import Any
 from collectives.ledger import Message, pair_messages
 from zero_emulator.audit import all_equal
 from zero_emulator.config import RunConfig
-from zero_emulator.judge import expected_traffic, faults
+from zero_emulator.judge import expected_traffic, faults, shared_matrices
 from zero_emulator.partition import Partition
 from zero_emulator.precision import ITEMSIZE
-from zero_emulator.run import Outcome
-from zero_emulator.theory import multiple
-from zero_emulator.traffic import IterationTraffic
+from zero_emulator.run import Outcome, RankReport
+from zero_emulator.theory import multiple, num_fetches
 
 RUN_SCHEMA = "zero-emulator/run/1"
 
@@ -39,7 +38,7 @@ def run_record(
         "iterations": [
             _iteration(config, partition, outcome, iteration) for iteration in range(1, config.iterations + 1)
         ],
-        "gathers_a_layer": _gathers_a_layer(config, len(partition.layers), outcome),
+        "gathers_a_layer": _gathers_a_layer(config, partition, outcome),
         "persistent": [dict(report.persistent) for report in outcome.reports],
         "totals": [
             {kind: report.traffic.sent[kind] for kind in ("training", "control", "audit")}
@@ -52,18 +51,20 @@ def run_record(
     }
 
 
-def _gathers_a_layer(config: RunConfig, num_layers: int, outcome: Outcome) -> float:
+def _gathers_a_layer(config: RunConfig, partition: Partition, outcome: Outcome) -> float:
     """How often an iteration gathers a layer's weights, on average over the layers: as rank 0 counted it."""
-    calls = outcome.reports[0].traffic.by_iteration[config.iterations].calls
+    first, last = outcome.reports[0], config.iterations
+    calls = first.traffic.by_iteration[last].calls
     gathers = sum(count for (_, collective), count in calls.items() if collective == "all_gather")
-    return gathers / num_layers
+    if last not in first.skipped:
+        gathers -= num_fetches(shared_matrices(config, partition), 0)  # of matrices, to update them
+    return gathers / len(partition.layers)
 
 
 def _iteration(config: RunConfig, partition: Partition, outcome: Outcome, iteration: int) -> Json:
     world_size = len(outcome.reports)
     traffic = [
-        _traffic(rank, report.traffic.by_iteration[iteration], config, partition)
-        for rank, report in enumerate(outcome.reports)
+        _traffic(rank, report, config, partition, iteration) for rank, report in enumerate(outcome.reports)
     ]
     sent = [sum(one["sent"].values()) for one in traffic]
     itemsize = ITEMSIZE[config.policy.weight]
@@ -84,8 +85,9 @@ def _iteration(config: RunConfig, partition: Partition, outcome: Outcome, iterat
     }
 
 
-def _traffic(rank: int, counted: IterationTraffic, config: RunConfig, partition: Partition) -> Json:
-    expected = expected_traffic(config, partition, rank)
+def _traffic(rank: int, report: RankReport, config: RunConfig, partition: Partition, iteration: int) -> Json:
+    counted = report.traffic.by_iteration[iteration]
+    expected = expected_traffic(config, partition, rank, skipped=iteration in report.skipped)
     return {
         "rank": rank,
         "sent": _fold(counted.sent, 1),

@@ -66,6 +66,8 @@ def _claims_note(config: Json) -> list[str]:
         notes.append(
             f"the claims are for one micro-batch: with {many} zero2 sends {many + 1}Ψ, zero3 {3 * many}Ψ"
         )
+    if config["optimizer"] == "muon" and config["cut"] == "even":
+        notes.append("zero1, zero2 and zero3 also gather the updates of matrices that ranks share, for Muon")
     if config["keep_views"] != "none":
         notes.append("zero3 gathers less than claimed: it keeps views from forward to backward")
     return notes

@@ -30,7 +30,11 @@ def train_serially(
     ``parameters`` holds one flat array a layer; a batch is (x, y) with all samples of one iteration, cut
     into ``micro_batches`` near-equal parts. ``max_norm`` clips by the norm over all layers.
     """
-    states = [optimizer.new_state(params.size, params.dtype) for params in parameters]
+    updates = [
+        (index, place, rule, rule.new_state(place.stop - place.start, parameters[index].dtype))
+        for index, layer in enumerate(layers)
+        for place, rule in optimizer.rules(layer.layout)
+    ]
     losses = []
     for iteration, (x, y) in enumerate(batches, start=1):
         loss = 0.0
@@ -46,8 +50,8 @@ def train_serially(
             scale = clip_scale(sum(map(square_sum, gradients)), max_norm)
             for gradient in gradients:
                 gradient *= scale
-        for params, gradient, state in zip(parameters, gradients, states, strict=True):
-            optimizer.update(params, gradient, state, iteration)
+        for index, place, rule, state in updates:
+            rule.update(parameters[index][place], gradients[index][place], state, iteration)
         losses.append(loss)
     return losses
 

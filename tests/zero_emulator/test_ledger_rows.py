@@ -9,14 +9,14 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from zero_emulator.fewest_ranks import fewest_ranks
-from zero_emulator.held_bytes import MOMENTS, Training, kept_formula, whole_bytes
+from zero_emulator.held_bytes import Training, kept_formula, whole_bytes
 from zero_emulator.memory_ledger import ledger_rows
 from zero_emulator.nominal import sent_a_parameter, share_sent
 from zero_emulator.parallel_degrees import ParallelDegrees
 from zero_emulator.precision import PRECISIONS, find_precision
 from zero_emulator.shapes import Model, ModelLayer, Tensor
 from zero_emulator.stages import Group, stage_of_count, stages_of
-from zero_emulator.theory import CLAIMS, KEPT_WHOLE, USES, iteration_traffic
+from zero_emulator.theory import CLAIMS, KEPT_WHOLE, MOMENTS, USES, iteration_traffic
 
 GB = 10**9
 BF16 = PRECISIONS["bf16"]

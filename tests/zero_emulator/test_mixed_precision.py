@@ -15,6 +15,7 @@ from zero_emulator.precision import find_precision
 from zero_emulator.run import Outcome, run
 from zero_emulator.strategies import STRATEGIES
 from zero_emulator.trainer import Trainer
+from zero_emulator.update_parts import Part
 
 pytestmark = pytest.mark.on_threads
 
@@ -100,10 +101,11 @@ def test_a_master_keeps_count_of_updates_too_small_for_bfloat16(monkeypatch: Any
     """1 - 0.001 is 1 in bfloat16, and so is 1 minus a thousand of them, one by one."""
 
     def after_a_thousand() -> float:
-        params = LayerParams(np.ones(4, np.float32), (4,), 0, 1, SGD(1e-3), find_precision("bf16"))
+        parts = [Part(slice(0, 4), SGD(1e-3), {})]
+        params = LayerParams(np.ones(4, np.float32), (4,), 0, 1, find_precision("bf16"), parts)
         params.grad[...] = 1
         for iteration in range(1, 1001):
-            params.update(SGD(1e-3), iteration, 1.0)
+            params.update(iteration, 1.0)
         return float(params.weight[0])
 
     assert abs(after_a_thousand()) < 1e-2

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from zero_emulator.layout import Array
-from zero_emulator.optimizers import SGD, Adam, AdamW, Optimizer, make_optimizer
+from zero_emulator.optimizers import SGD, Adam, AdamW, Rule, make_optimizer
 from zero_emulator.pieces import PIECE
 
 EVERY = [SGD(0.1), SGD(0.1, 0.9), Adam(0.1), AdamW(0.1)]
@@ -52,7 +52,7 @@ def gradient_of(iteration: int, size: int) -> Array:
     return np.cos(np.arange(size) + iteration)
 
 
-def trained(optimizer: Optimizer, params: Array, iterations: int) -> Array:
+def trained(optimizer: Rule, params: Array, iterations: int) -> Array:
     params = params.copy()
     state = optimizer.new_state(params.size, params.dtype)
     for iteration in range(1, iterations + 1):
@@ -62,7 +62,7 @@ def trained(optimizer: Optimizer, params: Array, iterations: int) -> Array:
 
 
 @pytest.mark.parametrize(("optimizer", "expected"), FROM_TORCH)
-def test_fifty_iterations_agree_with_torch(optimizer: Optimizer, expected: list[float]) -> None:
+def test_fifty_iterations_agree_with_torch(optimizer: Rule, expected: list[float]) -> None:
     start = np.linspace(-1, 1, 5)
     np.testing.assert_allclose(trained(optimizer, start, 50), expected, rtol=0, atol=1e-12)
     np.testing.assert_allclose(trained(optimizer, start.astype(np.float32), 50), expected, rtol=0, atol=2e-6)
@@ -100,7 +100,7 @@ def test_sgd_follows_the_plain_formula(momentum: float) -> None:
 
 @pytest.mark.parametrize("optimizer", EVERY)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_cutting_the_buffer_anywhere_gives_the_same_bits(optimizer: Optimizer, dtype: Any) -> None:
+def test_cutting_the_buffer_anywhere_gives_the_same_bits(optimizer: Rule, dtype: Any) -> None:
     size = 2 * PIECE + 77
     rng = np.random.default_rng(0)
     gradients = [rng.standard_normal(size).astype(dtype) for _ in range(3)]
@@ -119,7 +119,7 @@ def test_cutting_the_buffer_anywhere_gives_the_same_bits(optimizer: Optimizer, d
 
 
 @pytest.mark.parametrize("optimizer", EVERY)
-def test_grads_are_only_read_and_the_dtype_stays(optimizer: Optimizer) -> None:
+def test_grads_are_only_read_and_the_dtype_stays(optimizer: Rule) -> None:
     params = np.ones(5, np.float32)
     state = optimizer.new_state(5, np.float32)
     grads = np.ones(5, np.float32)
@@ -132,7 +132,7 @@ def test_grads_are_only_read_and_the_dtype_stays(optimizer: Optimizer) -> None:
 NARROW = [ml_dtypes.bfloat16, np.float16, np.float32]
 
 
-def updated(optimizer: Optimizer, dtype: Any, gradients: list[Array], scale: float = 1.0) -> list[Array]:
+def updated(optimizer: Rule, dtype: Any, gradients: list[Array], scale: float = 1.0) -> list[Array]:
     """Parameters and state after a few updates of ones."""
     params = np.ones(gradients[0].size, dtype)
     state = optimizer.new_state(params.size, dtype)
@@ -151,7 +151,7 @@ def assert_same_bits(actual: list[Array], expected: list[Array]) -> None:
 @pytest.mark.parametrize("narrow", NARROW)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_narrow_gradients_update_as_if_cast_and_scaled_before(
-    optimizer: Optimizer, narrow: Any, dtype: Any
+    optimizer: Rule, narrow: Any, dtype: Any
 ) -> None:
     size, scale = PIECE + 5, 0.37
     gradients = [gradient_of(iteration, size).astype(narrow) for iteration in (1, 2, 3)]
@@ -162,7 +162,7 @@ def test_narrow_gradients_update_as_if_cast_and_scaled_before(
 
 
 @pytest.mark.parametrize("optimizer", EVERY)
-def test_a_loss_scale_is_taken_out_without_a_trace(optimizer: Optimizer) -> None:
+def test_a_loss_scale_is_taken_out_without_a_trace(optimizer: Rule) -> None:
     """A power of two only moves the exponent."""
     plain = [gradient_of(iteration, 9).astype(np.float32) for iteration in (1, 2, 3)]
     enlarged = [grads * np.float32(65536) for grads in plain]
@@ -172,14 +172,14 @@ def test_a_loss_scale_is_taken_out_without_a_trace(optimizer: Optimizer) -> None
 
 
 @pytest.mark.parametrize("optimizer", EVERY)
-def test_a_scale_that_is_not_a_number_shows(optimizer: Optimizer) -> None:
+def test_a_scale_that_is_not_a_number_shows(optimizer: Rule) -> None:
     params, *_ = updated(optimizer, np.float32, [np.ones(3, np.float32)], np.nan)
     assert np.isnan(params).all()
 
 
 @pytest.mark.parametrize("grads_dtype", [np.float64, ml_dtypes.bfloat16])
 @pytest.mark.parametrize("optimizer", EVERY)
-def test_scratch_does_not_grow_with_the_shard(optimizer: Optimizer, grads_dtype: Any) -> None:
+def test_scratch_does_not_grow_with_the_shard(optimizer: Rule, grads_dtype: Any) -> None:
     params, grads = np.ones(64 * PIECE), np.ones(64 * PIECE, grads_dtype)
     state = optimizer.new_state(params.size, params.dtype)
     tracemalloc.start()
@@ -190,19 +190,19 @@ def test_scratch_does_not_grow_with_the_shard(optimizer: Optimizer, grads_dtype:
 
 
 @pytest.mark.parametrize("optimizer", EVERY)
-def test_an_empty_shard_updates_to_an_empty_shard(optimizer: Optimizer) -> None:
+def test_an_empty_shard_updates_to_an_empty_shard(optimizer: Rule) -> None:
     assert trained(optimizer, np.empty(0), 2).size == 0
 
 
 @pytest.mark.parametrize(("optimizer", "moments"), list(zip(EVERY, [0, 1, 2, 2], strict=True)))
-def test_state_holds_only_the_moments_it_needs(optimizer: Optimizer, moments: int) -> None:
+def test_state_holds_only_the_moments_it_needs(optimizer: Rule, moments: int) -> None:
     state = optimizer.new_state(6, np.float64)
     assert len(state) == moments
     assert all(moment.shape == (6,) and not moment.any() for moment in state.values())
 
 
 @pytest.mark.parametrize("optimizer", EVERY)
-def test_grads_of_another_shard_are_refused(optimizer: Optimizer) -> None:
+def test_grads_of_another_shard_are_refused(optimizer: Rule) -> None:
     with pytest.raises(ValueError, match="elements do not walk side by side"):
         optimizer.update(np.ones(5), np.ones(1), optimizer.new_state(5, np.float64), iteration=1)
 
@@ -213,14 +213,14 @@ def test_iterations_count_from_one() -> None:
 
 
 def test_optimizers_are_made_by_name() -> None:
-    assert make_optimizer("sgd", 0.1) == SGD(0.1)
-    assert make_optimizer("sgd", 0.1, momentum=0.9) == SGD(0.1, 0.9)
-    assert make_optimizer("adam", 0.1) == Adam(0.1)
-    assert make_optimizer("adamw", 0.1, weight_decay=0.2) == AdamW(0.1, weight_decay=0.2)
+    assert make_optimizer("sgd", lr=0.1) == SGD(0.1)
+    assert make_optimizer("sgd", lr=0.1, momentum=0.9) == SGD(0.1, 0.9)
+    assert make_optimizer("adam", lr=0.1) == Adam(0.1)
+    assert make_optimizer("adamw", lr=0.1, weight_decay=0.2) == AdamW(0.1, weight_decay=0.2)
 
 
 def test_an_unknown_name_or_option_is_refused_with_what_there_is() -> None:
-    with pytest.raises(ValueError, match="unknown optimizer 'lion': take one of sgd, adam, adamw"):
-        make_optimizer("lion", 0.1)
+    with pytest.raises(ValueError, match="unknown optimizer 'lion': take one of sgd, adam, adamw, muon"):
+        make_optimizer("lion", lr=0.1)
     with pytest.raises(ValueError, match=r"adam has no momentum, given as 0\.9: it takes lr, betas, eps"):
-        make_optimizer("adam", 0.1, momentum=0.9)
+        make_optimizer("adam", lr=0.1, momentum=0.9)

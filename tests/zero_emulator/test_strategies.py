@@ -19,6 +19,7 @@ OPTIMIZERS = {
     "momentum": {"optimizer": "sgd", "momentum": 0.9},
     "adam": {"optimizer": "adam"},
     "adamw": {"optimizer": "adamw", "weight_decay": 0.1},
+    "muon": {"optimizer": "muon"},
     "clipped": {"optimizer": "sgd", "momentum": 0.9, "clip": 0.05},
 }
 

@@ -16,6 +16,7 @@ from zero_emulator.strategies import STRATEGIES
 from zero_emulator.theory import (
     CLAIMS,
     KEPT_WHOLE,
+    MOMENTS,
     USES,
     Flow,
     iteration_traffic,
@@ -105,15 +106,23 @@ def test_equal_blocks_give_whole_multiples_of_f_psi(
 @pytest.mark.parametrize("num_ranks", [1, 2, 4, 8])
 def test_adam_in_fp32_keeps_the_well_known_bytes(stage: int, strategy: str, num_ranks: int) -> None:
     layers = [(12,) * num_ranks, (5,) * num_ranks]
-    kept = sum(persistent_bytes(strategy, layers, 0, FP32, 2).values())
+    kept = sum(persistent_bytes(strategy, layers, 0, FP32, MOMENTS["adam"]).values())
     per_parameter = (16, 8 + 8 / num_ranks, 4 + 12 / num_ranks, 16 / num_ranks)[stage]
     assert kept == per_parameter * 17 * num_ranks
 
 
 def test_uneven_blocks_are_kept_to_the_element() -> None:
-    assert persistent_bytes("zero3", LAYERS, 0, FP32, 1) == {"weight": 16, "gradient": 16, "moment": 16}
-    assert persistent_bytes("zero2", LAYERS, 2, FP32, 2) == {"weight": 32, "gradient": 4, "moment": 8}
-    assert persistent_bytes("zero1", LAYERS, 1, find_precision("fp64"), 0) == {
+    assert persistent_bytes("zero3", LAYERS, 0, FP32, MOMENTS["sgd-momentum"]) == {
+        "weight": 16,
+        "gradient": 16,
+        "moment": 16,
+    }
+    assert persistent_bytes("zero2", LAYERS, 2, FP32, MOMENTS["adam"]) == {
+        "weight": 32,
+        "gradient": 4,
+        "moment": 8,
+    }
+    assert persistent_bytes("zero1", LAYERS, 1, find_precision("fp64"), MOMENTS["sgd"]) == {
         "weight": 64,
         "gradient": 64,
         "moment": 0,

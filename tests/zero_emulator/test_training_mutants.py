@@ -1,6 +1,7 @@
 """Every check earns its trust: a fault is planted, and the check that is named here must refute it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,6 +25,7 @@ from zero_emulator.strategies.zero1 import Zero1
 from zero_emulator.strategies.zero2 import Zero2
 from zero_emulator.strategies.zero3 import Zero3
 from zero_emulator.trainer import Trainer
+from zero_emulator.update_parts import SharedMatrix
 
 pytestmark = [pytest.mark.parametrize("world_size", [3]), pytest.mark.on_threads]
 
@@ -228,6 +230,22 @@ def drop_sends_of_rank_1(monkeypatch: Any) -> None:
     monkeypatch.setattr(MeteredTransport, "post", forgetful)
 
 
+def test_muon_on_a_part_of_a_matrix_is_another_update(refuted: Any, monkeypatch: Any) -> None:
+    """Each rank orthogonalizes what it has of the matrix, and fetches nothing."""
+
+    def alone(self: SharedMatrix, params: Any, grads: Any, iteration: int, scale: float) -> None:
+        corrected = np.empty(params[self.place].size)
+        self.rule.correct(grads[self.place], self.state, scale, out=corrected)
+        row = replace(self.rule, shape=(1, corrected.size))
+        row.apply(params[self.place], corrected, slice(0, corrected.size))
+
+    monkeypatch.setattr(SharedMatrix, "update", alone)
+    checks = refuted(optimizer="muon", lr=0.01)
+    assert checks["ddp"] == set()
+    assert all({"traffic", "serial"} <= checks[name] for name in ("zero1", "zero2", "zero3"))
+    assert all("bits" in checks[name] for name in ("zero1", "zero2", "zero3"))
+
+
 @pytest.mark.parametrize("kind", [Zero1, Zero2, Zero3])
 def test_full_moments_on_every_rank_are_kept_too_much(
     refuted: Any, monkeypatch: Any, kind: type[Strategy]
@@ -237,8 +255,8 @@ def test_full_moments_on_every_rank_are_kept_too_much(
     def with_full_moments(self: LayerParams, initial: Any, *more: Any) -> None:
         plan(self, initial, *more)
         if self.stage == kind.stage:
-            whole = {name: np.zeros(initial.size) for name in self.moments}
-            self.moments = {name: moment[self.own] for name, moment in whole.items()}
+            for part in self.parts:
+                part.state = {name: np.zeros(initial.size)[self.own] for name in part.state}
 
     monkeypatch.setattr(LayerParams, "__init__", with_full_moments)
     assert refuted(momentum=0.9) == NOTHING | {kind.name: {"persistent"}}

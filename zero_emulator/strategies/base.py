@@ -23,6 +23,7 @@ from zero_emulator.partition import Partition
 from zero_emulator.pieces import pieces
 from zero_emulator.precision import Precision
 from zero_emulator.theory import KeepViews
+from zero_emulator.update_parts import Groups, block_parts, whole_parts
 
 
 class VersionError(RuntimeError):
@@ -67,12 +68,15 @@ class Strategy(ABC):
         optimizer: Optimizer,
         options: StrategyOptions = StrategyOptions(),
     ) -> None:
-        self.comm, self.precision, self.optimizer, self.options = comm, precision, optimizer, options
+        self.comm, self.precision, self.options = comm, precision, options
         initial = initial_parameters(partition.layers, seed, dtype_of(precision.compute))
-        self.layers = [
-            LayerParams(params, sizes, comm.rank, self.stage, optimizer, precision)
-            for params, sizes in zip(initial, partition.blocks, strict=True)
-        ]
+        groups = Groups(comm)
+        self.layers = []
+        for layer, params, sizes in zip(partition.layers, initial, partition.blocks, strict=True):
+            rules, moment = optimizer.rules(layer.layout), dtype_of(precision.moment)
+            sharded = self.stage >= SHARDED_FROM["moment"]
+            parts = block_parts(rules, sizes, groups, moment) if sharded else whole_parts(rules, moment)
+            self.layers.append(LayerParams(params, sizes, comm.rank, self.stage, precision, parts))
         self.buffers = BufferPool(poison=options.poison)
         self.opened: Array | None = None  # the view of the layer between its hooks
         self.skipped: list[int | None] = []  # iterations without an update, by vote
@@ -216,8 +220,9 @@ class Strategy(ABC):
         if self.options.max_norm is not None:
             scale *= clip_scale(self._global_square_sum() * scale**2, self.options.max_norm)
         self.updates += 1
-        for params in self.layers:
-            params.update(self.optimizer, self.updates, scale)
+        for layer, params in enumerate(self.layers):
+            with self.labelled(layer):
+                params.update(self.updates, scale)
 
     def _all_finite(self) -> bool:
         # Every rank votes on its own blocks: between them they are the whole reduced gradient.

@@ -6,7 +6,8 @@ equal blocks the sums become the well-known multiples of f(N) Ψ with f(N) = (N 
 sources.
 """
 
-from zero_emulator.theory.kept import KEPT_WHOLE, is_sharded, num_moments, persistent_bytes
+from zero_emulator.theory.kept import KEPT_WHOLE, MOMENTS, Moments, is_sharded, persistent_bytes
+from zero_emulator.theory.muon import fetch_checks, muon_fetches, num_fetches
 from zero_emulator.theory.overhead import (
     CHECK_BYTES,
     DIGEST_BYTES,
@@ -40,21 +41,25 @@ __all__ = [
     "CLAIMS",
     "DIGEST_BYTES",
     "KEPT_WHOLE",
+    "MOMENTS",
     "NOTHING",
     "RING",
     "USES",
     "Flow",
     "KeepViews",
+    "Moments",
     "Sizes",
     "Use",
     "call_checks",
     "digests",
+    "fetch_checks",
     "gathered_layers",
     "is_sharded",
     "iteration_traffic",
     "multiple",
+    "muon_fetches",
     "num_calls",
-    "num_moments",
+    "num_fetches",
     "persistent_bytes",
     "ring_all_gather",
     "ring_all_reduce",

@@ -4,8 +4,9 @@ Source: S. Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trilli
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from zero_emulator.precision import Precision
+from zero_emulator.precision import ITEMSIZE, Precision
 from zero_emulator.theory.rings import Sizes
 
 KEPT_WHOLE = {
@@ -22,22 +23,49 @@ def is_sharded(strategy: str, kind: str) -> bool:
     return kind not in KEPT_WHOLE[strategy]
 
 
-def num_moments(optimizer: str, momentum: float | None) -> int:
-    """Moments a parameter: Adam has two, SGD one if it has momentum."""
-    return {"sgd": 1 if momentum else 0, "adam": 2, "adamw": 2}[optimizer]
+class Moments(NamedTuple):
+    """How many moments an optimizer keeps of a parameter in a matrix, and of any other."""
+
+    matrix: int
+    rest: int
+
+
+MOMENTS = {
+    "sgd": Moments(0, 0),
+    "sgd-momentum": Moments(1, 1),
+    "adam": Moments(2, 2),
+    "adamw": Moments(2, 2),
+    "muon": Moments(1, 2),
+}
+"""By optimizer; Muon leaves to AdamW what is no matrix."""
 
 
 def persistent_bytes(
-    strategy: str, layers: Sequence[Sizes], rank: int, precision: Precision, moments: int
+    strategy: str,
+    layers: Sequence[Sizes],
+    rank: int,
+    precision: Precision,
+    moments: Moments,
+    matrices: Sequence[Sizes] = (),
 ) -> dict[str, int]:
-    """Bytes that a rank keeps between iterations, by kind.
+    """Bytes that a rank keeps between iterations, by kind; ``matrices`` are each rank's shares of each.
 
     With Adam that is 16, 4 + 12/N, 2 + 14/N and 16/N bytes a parameter in bf16 with an FP32 master, for plain
     data parallelism and ZeRO-1, 2 and 3; and 16, 8 + 8/N, 4 + 12/N and 16/N in plain FP32, without a master.
+    With Muon a matrix's parameter has one moment: 12, 4 + 8/N, 2 + 10/N and 12/N.
     """
-    whole = sum(map(sum, layers))
-    own = sum(sizes[rank] for sizes in layers)
-    return {
-        kind: num_bytes * (own if is_sharded(strategy, kind) else whole)
-        for kind, num_bytes in precision.bytes_a_parameter(moments).items()
-    }
+    kept = {}
+    for kind, num_bytes in precision.bytes_a_parameter(0).items():
+        kept[kind] = num_bytes * _elements(strategy, kind, layers, rank)
+    in_matrices = _elements(strategy, "moment", matrices, rank)
+    elsewhere = _elements(strategy, "moment", layers, rank) - in_matrices
+    num_moments = moments.matrix * in_matrices + moments.rest * elsewhere
+    kept["moment"] = num_moments * ITEMSIZE[precision.moment]
+    return kept
+
+
+def _elements(strategy: str, kind: str, buffers: Sequence[Sizes], rank: int) -> int:
+    """Of the buffers, those that a rank keeps of this kind."""
+    if is_sharded(strategy, kind):
+        return sum(sizes[rank] for sizes in buffers)
+    return sum(map(sum, buffers))
