@@ -23,6 +23,7 @@ def shown(command: str) -> str:
         "collectives verify",
         "collectives show ring all_gather --ranks 4",
         "zero-emulator ledger --params 8e9 --ranks 4",
+        "zero-emulator rounding",
     ],
 )
 def test_the_output_is_the_one_in_the_readme(command: str, monkeypatch, capsys) -> None:

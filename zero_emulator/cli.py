@@ -21,6 +21,7 @@ from zero_emulator.optimizers import OPTIMIZERS
 from zero_emulator.padding import PADDINGS
 from zero_emulator.precision import ITEMSIZE, PRECISIONS
 from zero_emulator.ranks import DEFAULT_RANKS, run_on_ranks, world_size
+from zero_emulator.rounding_cli import rounding
 from zero_emulator.strategies import STRATEGIES
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -172,6 +173,7 @@ def _check_apart(files: Mapping[str, Path | None]) -> None:
 
 
 commands.add_command(ledger)
+commands.add_command(rounding)
 
 
 def main() -> NoReturn:
