@@ -155,10 +155,10 @@ def _prepare(
         config = RunConfig(strategy=strategy, **settings)
         dataset = load_dataset(data)
         config.check(dataset, num_ranks)
-        _check_apart({"--data": data, "--record": record, "--events": events})
         for path in (record, events):
             if path is not None:
                 check_writable(path)
+        _check_apart({"--data": data, "--record": record, "--events": events})
     except (ValueError, OSError) as error:
         raise click.UsageError(str(error)) from error
     return num_ranks, Job(config, dataset, transport, record, events, quiet, json)

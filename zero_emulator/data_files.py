@@ -47,7 +47,9 @@ def _open(path: Path) -> BinaryIO:
     except IsADirectoryError:
         raise DataError(f"{path}: a directory: name a .npz or .csv file in it") from None
     except OSError as fault:
-        raise DataError(f"{path}: cannot be read ({fault.strerror}): check its permissions") from None
+        raise DataError(
+            f"{path}: cannot be read ({fault.strerror}): check the path and its permissions"
+        ) from None
 
 
 def _read_npz(path: Path, file: BinaryIO) -> Arrays:
