@@ -19,6 +19,7 @@ from zero_emulator.ledger_cli import ledger
 from zero_emulator.losses import LOSSES
 from zero_emulator.optimizers import OPTIMIZERS
 from zero_emulator.padding import PADDINGS
+from zero_emulator.outputs import Outputs
 from zero_emulator.precision import ITEMSIZE, PRECISIONS
 from zero_emulator.ranks import DEFAULT_RANKS, run_on_ranks, world_size
 from zero_emulator.rounding_cli import rounding
@@ -94,8 +95,8 @@ def _run_options(iterations: int) -> Callable[[F], F]:
 def commands() -> None:
     """Plain data parallelism and ZeRO-1, 2 and 3 on real ranks, every byte accounted for.
 
-    Exit codes: 0 every audit holds, 1 an audit failed, 2 wrong usage or input, 3 a rank died or a wait timed
-    out.
+    Exit codes: 0 every audit holds, 1 an audit failed, 2 wrong usage or input or a file that could not be
+    written, 3 a rank died or a wait timed out.
     """
 
 
@@ -161,7 +162,7 @@ def _prepare(
         _check_apart({"--data": data, "--record": record, "--events": events})
     except (ValueError, OSError) as error:
         raise click.UsageError(str(error)) from error
-    return num_ranks, Job(config, dataset, transport, record, events, quiet, json)
+    return num_ranks, Job(config, dataset, transport, Outputs(record, events, quiet, json))
 
 
 def _check_apart(files: Mapping[str, Path | None]) -> None:

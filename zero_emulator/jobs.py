@@ -1,24 +1,19 @@
 """What every rank of a command does: train, report; rank 0 alone prints and writes files."""
 
-import json
-import os
-import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import chain
 from math import isfinite
-from pathlib import Path
 
-import click
-
-from collectives.command import EXIT_OK, EXIT_REFUTED
+from collectives.command import EXIT_OK, EXIT_REFUTED, EXIT_USAGE
 from collectives.transports.base import Transport
 from zero_emulator.compare import compare, must_agree
 from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
-from zero_emulator.files import write_whole
+from zero_emulator.outputs import Outputs
 from zero_emulator.progress import Progress
 from zero_emulator.ranks import is_terminal
-from zero_emulator.record import Json, describe_environment, event_lines, event_messages, run_record
+from zero_emulator.record import Json, describe_environment, event_lines, run_record
 from zero_emulator.report import describe_comparison, describe_run
 from zero_emulator.run import Outcome, run
 
@@ -27,24 +22,18 @@ COMPARE_SCHEMA = "zero-emulator/compare/1"
 
 @dataclass(frozen=True)
 class Job:
-    """A configuration with its data, and what to print and write."""
+    """A configuration with its data, and what it leaves behind."""
 
     config: RunConfig
     dataset: Dataset
     transport: str
-    record: Path | None = None
-    events: Path | None = None
-    quiet: bool = False
-    json: bool = False
+    outputs: Outputs
 
     def train(self, transport: Transport) -> int:
         """One run; the exit code."""
         outcome = self._run(self.config, transport)
         record = self._record_of(self.config, transport, outcome)
-        if transport.rank == 0:
-            self._write_events(event_lines(event_messages(outcome)))
-            self._publish(record, describe_run(record))
-        return EXIT_OK if record["verdict"] == "pass" else EXIT_REFUTED
+        return self._publish(transport, record, describe_run, event_lines(outcome))
 
     def compare(self, transport: Transport) -> int:
         """The same run through every strategy and serially; the exit code."""
@@ -62,7 +51,6 @@ class Job:
             name: "pass" if record["verdict"] == "pass" and not apart[name] else "fail"
             for name, record in runs.items()
         }
-        passed = set(verdicts.values()) == {"pass"}
         document: Json = {
             "schema": COMPARE_SCHEMA,
             "runs": runs,
@@ -71,26 +59,22 @@ class Job:
             "faults": apart,
             "verdicts": verdicts,
             "agreement": [list(group) for group in must_agree(self.config.micro_batches)],
-            "verdict": "pass" if passed else "fail",
+            "verdict": "fail" if "fail" in verdicts.values() else "pass",
         }
-        if transport.rank == 0:
-            self._write_events(
-                line
-                for name, outcome in found.outcomes.items()
-                for line in event_lines(event_messages(outcome), strategy=name)
-            )
-            self._publish(document, describe_comparison(document))
-        return EXIT_OK if passed else EXIT_REFUTED
+        events = chain.from_iterable(
+            event_lines(outcome, strategy=name) for name, outcome in found.outcomes.items()
+        )
+        return self._publish(transport, document, describe_comparison, events)
 
     def _run(self, config: RunConfig, transport: Transport, *, audit_gradients: bool = False) -> Outcome:
         progress = Progress(config.strategy, config.iterations, terminal=is_terminal("stderr"))
-        speaks = transport.rank == 0 and not (self.quiet or self.json)
+        speaks = transport.rank == 0 and not (self.outputs.quiet or self.outputs.json)
         return run(
             config,
             self.dataset,
             transport,
             on_iteration=progress if speaks else lambda iteration: None,
-            keep_events=self.events is not None,
+            keep_events=self.outputs.events is not None,
             audit_gradients=audit_gradients,
         )
 
@@ -99,27 +83,15 @@ class Job:
         environment = describe_environment(self.transport) | {"data": self.dataset.name}
         return run_record(config, partition, outcome, environment)
 
-    def _write_events(self, lines: Iterable[str]) -> None:
-        if self.events is not None:
-            write_whole(self.events, lines)
-
-    def _publish(self, document: Json, text: str) -> None:
-        if self.record is not None:
-            write_whole(self.record, [json.dumps(document, indent=1, allow_nan=False), "\n"])
-        if self.json:
-            click.echo(json.dumps(document, allow_nan=False))
-        else:
-            shown = text.splitlines()[-1] if self.quiet else text
-            # A rank writes into a pipe, where click would strip colours.
-            click.echo(_painted(shown), color=True)
-
-
-def _painted(text: str) -> str:
-    """Verdicts in colour, for a terminal and whoever has not set NO_COLOR."""
-    if not is_terminal("stdout") or os.environ.get("NO_COLOR"):
-        return text
-    colours = {"pass": "green", "fail": "red"}
-    return re.sub(r"\b(pass|fail)$", lambda word: click.style(word[0], colours[word[0]]), text, flags=re.M)
+    def _publish(
+        self, transport: Transport, document: Json, describe: Callable[[Json], str], events: Iterable[str]
+    ) -> int:
+        """The exit code, on every rank: 1 if an audit failed, 2 if rank 0 could not write a file."""
+        code = EXIT_OK if document["verdict"] == "pass" else EXIT_REFUTED
+        if transport.rank == 0 and not self.outputs.publish(document, describe, events):
+            code = code or EXIT_USAGE
+        codes: list[int] = transport.exchange(code, self.config.time_limit)
+        return codes[0]
 
 
 def _finite(values: dict[str, float]) -> dict[str, float | None]:

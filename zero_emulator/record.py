@@ -3,7 +3,7 @@
 import json
 import platform
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from math import isfinite
 from typing import Any
@@ -128,10 +128,10 @@ def event_messages(outcome: Outcome) -> list[Message]:
     return pair_messages([report.entries for report in outcome.reports])
 
 
-def event_lines(messages: Iterable[Message], **constant: str) -> Iterator[str]:
+def event_lines(outcome: Outcome, **constant: str) -> Iterator[str]:
     """The event log: a line of JSON for each message. Times are in seconds since the first one."""
     first: float | None = None
-    for message in messages:
+    for message in event_messages(outcome):
         first = message.start if first is None else first
         call = message.origin.call
         yield (

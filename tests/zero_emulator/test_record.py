@@ -11,6 +11,7 @@ from collectives.transports.threads import run_threads
 from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
 from zero_emulator.jobs import Job
+from zero_emulator.outputs import Outputs
 from zero_emulator.record import Json
 from zero_emulator.report import describe_comparison, describe_run
 from zero_emulator.strategies import STRATEGIES
@@ -24,7 +25,7 @@ def job(toy: Dataset, settings: dict[str, Any], tmp_path: Path, capsys: Any) -> 
 
     def job(command: str = "train", ranks: int = 3, **chosen: Any) -> tuple[int, Json, list[Json]]:
         record, events = tmp_path / "record.json", tmp_path / "events.jsonl"
-        what = Job(RunConfig(**settings | chosen), toy, "threads", record, events, quiet=True)
+        what = Job(RunConfig(**settings | chosen), toy, "threads", Outputs(record, events, quiet=True))
         codes = run_threads(ranks, getattr(what, command))
         assert len(set(codes)) == 1
         lines = [json.loads(line, parse_constant=refuse) for line in events.read_text().splitlines()]
@@ -171,6 +172,14 @@ def test_a_comparison_holds_all_runs_and_what_sets_them_apart(job: Any) -> None:
     for name, record in document["runs"].items():
         own = [event for event in events if event["strategy"] == name and event["kind"] == "training"]
         assert sum(event["bytes"] for event in own) == sum(rank["training"] for rank in record["totals"])
+
+
+def test_all_ranks_return_the_code_of_a_file_that_was_not_written(
+    toy: Dataset, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    nowhere = Outputs(tmp_path / "no" / "record.json", quiet=True)
+    what = Job(RunConfig(**settings), toy, "threads", nowhere)
+    assert run_threads(3, what.train) == [2, 2, 2]
 
 
 def test_a_description_says_what_was_expected_and_what_was_counted(job: Any) -> None:

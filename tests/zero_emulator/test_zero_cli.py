@@ -4,8 +4,11 @@ import io
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,7 @@ from zero_emulator.strategies.base import Strategy
 ROOT = Path(__file__).parents[2]
 SMALL = ("--hidden", "4", "--iterations", "2", "--batch-size", "8")
 ON_THREADS = (*SMALL, "--transport", "threads", "--ranks", "2")
+DIVERGING = ("--loss", "mse", "--optimizer", "sgd", "--lr", "1e30", "--iterations", "4")
 
 Result = tuple[int, str, str]
 
@@ -214,14 +218,15 @@ def test_a_record_through_a_link_is_written_to_what_it_points_at(command: Any, f
 
 
 @pytest.mark.parametrize(
-    ("terminal", "no_colour", "painted"), [(True, None, True), (True, "1", False), (False, None, False)]
+    ("terminal", "no_colour", "painted"),
+    [(True, None, True), (True, "", True), (True, "1", False), (False, None, False)],
 )
 def test_verdicts_are_in_colour_on_a_terminal_unless_refused(
     command: Any, monkeypatch: Any, terminal: bool, no_colour: str | None, painted: bool
 ) -> None:
     monkeypatch.setenv("ZERO_EMULATOR_TERMINALS", "stdout" if terminal else "")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    if no_colour:
+    if no_colour is not None:
         monkeypatch.setenv("NO_COLOR", no_colour)
     _, out, _ = command("train", *ON_THREADS)
     assert ("\033[32mpass\033[0m" in out) == painted
@@ -289,10 +294,50 @@ def test_bytes_that_were_not_counted_fail_with_code_1(command: Any, monkeypatch:
         return metered
 
     monkeypatch.setattr(MeteredTransport, "post", forgetful)
-    code, out, _ = command("train", *ON_THREADS, "--record", "run.json")
+    code, out, err = command("train", *ON_THREADS, "--record", "run.json")
     assert code == 1
     assert "  iteration 1, rank 1: counted" in out
+    assert err == ""
     assert json.loads(Path("run.json").read_text())["verdict"] == "fail"
+    code, out, err = command("train", *ON_THREADS, "--events", "events")
+    assert code == 1
+    assert "\nverdict fail\n" in out
+    assert err.startswith("zero-emulator: events was not written, its messages do not pair: ")
+    assert not Path("events").exists()
+
+
+def test_a_verdict_of_fail_is_all_that_quiet_prints(command: Any) -> None:
+    assert command("train", *ON_THREADS, *DIVERGING, "--quiet") == (1, "verdict fail\n", "")
+
+
+@pytest.mark.parametrize(("settings", "expected"), [((), 2), (DIVERGING, 1)])
+@pytest.mark.parametrize("name", ["train", "compare"])
+def test_files_that_cannot_be_written_do_not_cost_the_verdict(
+    command: Any, files: Path, name: str, settings: tuple[str, ...], expected: int
+) -> None:
+    Path("run.json").write_text("before")
+    with files_of_at_most(1000):
+        code, out, err = command(name, *ON_THREADS, *settings, "--record", "run.json", "--events", "events")
+    verdict = "pass" if expected == 2 else "fail"
+    assert code == expected
+    assert f"\nverdict {verdict}\n" in out
+    assert err == "".join(
+        f"zero-emulator: {path} could not be written (File too large): name another place\n"
+        for path in ("run.json", "events")
+    )
+    assert Path("run.json").read_text() == "before"
+    assert not Path("events").exists()
+
+
+@contextmanager
+def files_of_at_most(num_bytes: int) -> Iterator[None]:
+    """As on a disk that fills."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def run_for_real(*arguments: str, prefix: tuple[str, ...] = (), cwd: Path = ROOT) -> Result:
