@@ -8,6 +8,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from collectives.command import run_command
+from collectives.launching.launched import launched_size
 from zero_emulator.bench import SIZES
 from zero_emulator.bench_job import BENCH_RANKS, BenchJob
 from zero_emulator.config import UNIFORM, RunConfig
@@ -17,9 +18,10 @@ from zero_emulator.files import check_writable
 from zero_emulator.jobs import Job
 from zero_emulator.ledger_cli import ledger
 from zero_emulator.losses import LOSSES
+from zero_emulator.machine_memory import check_memory
 from zero_emulator.optimizers import OPTIMIZERS
-from zero_emulator.padding import PADDINGS
 from zero_emulator.outputs import Outputs
+from zero_emulator.padding import PADDINGS
 from zero_emulator.precision import ITEMSIZE, PRECISIONS
 from zero_emulator.ranks import DEFAULT_RANKS, run_on_ranks, world_size
 from zero_emulator.rounding_cli import rounding
@@ -115,7 +117,7 @@ def train(strategy: str, **options: Any) -> None:
 @_run_options(COMPARE_ITERATIONS)
 def compare(**options: Any) -> None:
     """Train the same MLP with every strategy and serially, and hold them against each other."""
-    ranks, job = _prepare(DEFAULT.strategy, **options)
+    ranks, job = _prepare("ddp", **options)  # of all strategies it needs the most memory
     run_on_ranks(ranks, job.transport, job.compare)
 
 
@@ -154,8 +156,10 @@ def _prepare(
     try:
         num_ranks = world_size(ranks, transport)
         config = RunConfig(strategy=strategy, **settings)
-        dataset = load_dataset(data)
+        dataset = load_dataset(data, config.policy.compute)
         config.check(dataset, num_ranks)
+        # Somebody else's mpiexec may have put the other ranks on other machines.
+        check_memory(config, dataset, num_ranks, ranks_here=num_ranks if launched_size() is None else 1)
         for path in (record, events):
             if path is not None:
                 check_writable(path)

@@ -98,6 +98,11 @@ class RunConfig:
             raise ValueError(
                 f"--batch-size {self.batch_size} of {num_samples} samples: take {num_samples} or less"
             )
+        if self.micro_batches > self.batch_size:
+            raise ValueError(
+                f"--micro-batches {self.micro_batches} of --batch-size {self.batch_size}: take "
+                f"{self.batch_size} or less, for none to be empty"
+            )
 
     def make_optimizer(self) -> Optimizer:
         return make_optimizer(

@@ -34,12 +34,13 @@ class Dataset:
     num_classes: int
 
 
-def load_dataset(path: Path | None) -> Dataset:
+def load_dataset(path: Path | None, compute: str = "float64") -> Dataset:
     """The data set in a file, or the packaged digits for None, with a fifth held out.
 
     A ``.npz`` holds x (samples first, the rest is flattened) and y; a ``.csv`` a sample a line, label last.
     Your numbers stay as they are, scale them beforehand; the digits are divided by 16, to lie in 0 to 1.
-    Which samples are held out depends on their number only.
+    Which samples are held out depends on their number only. ``compute`` is the dtype that will be computed
+    in: what it cannot hold is refused.
 
     Raises DataError, one line that says what is wrong with the numbers in it and what to do.
 
@@ -48,9 +49,9 @@ def load_dataset(path: Path | None) -> Dataset:
     """
     if path is None:
         with resources.as_file(resources.files("zero_emulator") / "datasets" / "digits.npz") as packaged:
-            x, y = _checked(packaged, *read_arrays(packaged))
+            x, y = _checked(packaged, *read_arrays(packaged), compute)
         return _split("digits", x / DIGITS_PEAK, y)
-    return _split(path.name, *_checked(path, *read_arrays(path)))
+    return _split(path.name, *_checked(path, *read_arrays(path), compute))
 
 
 def batch_indices(
@@ -92,7 +93,7 @@ def _split(name: str, x: npt.NDArray[np.float64], y: npt.NDArray[np.int64]) -> D
 
 
 def _checked(
-    path: Path, x: npt.NDArray[Any], y: npt.NDArray[Any]
+    path: Path, x: npt.NDArray[Any], y: npt.NDArray[Any], compute: str
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
     for name, values in (("x", x), ("y", y)):
         if values.dtype.kind not in "biuf":
@@ -105,18 +106,24 @@ def _checked(
         raise DataError(f"{path}: {len(x)} samples in x, {len(y)} labels in y: give one for each sample")
     if len(x) < HOLD_OUT:
         raise DataError(f"{path}: {len(x)} samples, one in {HOLD_OUT} is held out: give {HOLD_OUT} or more")
-    return _samples(path, x), _labels(path, y)
+    return _samples(path, x, compute), _labels(path, y)
 
 
-def _samples(path: Path, x: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    flat = x.reshape(len(x), -1).astype(np.float64)
-    faults = ~np.isfinite(flat)
-    if faults.any():
-        sample, column = divmod(int(faults.argmax()), flat.shape[1])
-        raise DataError(
-            f"{path}: {np.count_nonzero(faults)} of {flat.size} values are NaN or inf, the first in "
-            f"sample {sample}, column {column} (from 0): replace them or leave their samples out"
-        )
+def _samples(path: Path, x: npt.NDArray[Any], compute: str) -> npt.NDArray[np.float64]:
+    with np.errstate(over="ignore"):
+        flat = x.reshape(len(x), -1).astype(np.float64)
+        narrow = flat.astype(compute)
+    largest = f"{np.finfo(compute).max:.3g}"
+    for faults, trouble, remedy in (
+        (~np.isfinite(flat), "are NaN or inf", "replace them or leave their samples out"),
+        (~np.isfinite(narrow), f"are beyond {compute}'s {largest}", "scale them, or take --dtype float64"),
+    ):
+        if faults.any():
+            sample, column = divmod(int(faults.argmax()), flat.shape[1])
+            raise DataError(
+                f"{path}: {np.count_nonzero(faults)} of {flat.size} values {trouble}, the first in "
+                f"sample {sample}, column {column} (from 0): {remedy}"
+            )
     return flat
 
 

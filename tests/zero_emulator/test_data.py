@@ -26,9 +26,9 @@ def csv(folder: Path, *lines: str) -> Path:
     return path
 
 
-def refusal(path: Path) -> str:
+def refusal(path: Path, compute: str = "float64") -> str:
     with pytest.raises(DataError) as caught:
-        load_dataset(path)
+        load_dataset(path, compute)
     message = str(caught.value)
     assert "\n" not in message
     assert message.startswith(f"{path}: ")
@@ -138,6 +138,17 @@ def test_nan_and_inf_are_counted_and_the_first_is_located(tmp_path: Path) -> Non
     assert refusal(npz(tmp_path, x=x, y=Y)).startswith(message)
     lines = [f"{a},{b},{label}" for (a, b), label in zip(x, Y, strict=True)]
     assert refusal(csv(tmp_path, *lines)).startswith(message)
+
+
+def test_numbers_that_the_dtype_computed_in_cannot_hold_are_refused(tmp_path: Path) -> None:
+    x = X.copy()
+    x[4, 1] = x[7, 0] = -1e300
+    path = npz(tmp_path, x=x, y=Y)
+    assert refusal(path, "float32") == (
+        "2 of 20 values are beyond float32's 3.4e+38, the first in sample 4, column 1 (from 0): "
+        "scale them, or take --dtype float64"
+    )
+    np.testing.assert_array_equal(np.sort(everything(load_dataset(path, "float64"))[0], 0), np.sort(x, 0))
 
 
 # Batches

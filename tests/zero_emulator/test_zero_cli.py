@@ -61,6 +61,7 @@ def files(tmp_path: Path, monkeypatch: Any) -> Path:
     rows = np.arange(40.0).reshape(20, 2)
     np.savez("good.npz", x=rows, y=np.arange(20) % 2)
     np.savez("nan.npz", x=np.where(rows == 7, np.nan, rows), y=np.arange(20) % 2)
+    np.savez("large.npz", x=np.where(rows == 7, 1e300, rows), y=np.arange(20) % 2)
     np.savez("labels.npz", x=rows, y=np.arange(20) * 1000)
     np.savez("negative.npz", x=rows, y=np.arange(20) - 1)
     Path("text.csv").write_text("1,2,0\n1,hello,1\n")
@@ -118,6 +119,12 @@ REFUSED = {
     "--data circle": "circle: cannot be read (Too many levels of symbolic links): check the path",
     "--record out --events out": "--record and --events are both out",
     "--data good.npz --batch-size 4 --record good.npz": "--data and --record are both good.npz",
+    "--micro-batches 65": "--micro-batches 65 of --batch-size 64: take 64 or less",
+    "--data large.npz --batch-size 4": "1 of 40 values are beyond float32's 3.4e+38, the first in sample 3",
+    "--data large.npz --batch-size 4 --precision bf16": "1 of 40 values are beyond float32's 3.4e+38",
+    "--ranks 3 --hidden 10000000,10000000": "GB of memory or more for 3 ranks, this machine has ",
+    f"--hidden {'9' * 400}": f"--hidden {'9' * 400} takes ",
+    "--iterations 1000000000000": "--iterations 1000000000000 takes ",
     "--colour": "No such option",
     "surplus": "unexpected extra argument",
 }
