@@ -1,4 +1,4 @@
-"""How long a step takes, as ratios: with communication to without, with ranks to serially.
+"""How long an iteration takes, as ratios: with communication to without, with ranks to serially.
 
 Times on a machine with fewer cores than ranks say nothing of a cluster; ratios of pairs in one run say what
 the engine and the strategies cost.
@@ -46,16 +46,16 @@ SIZES = {"toy": Size(64, 3, 32), "middle": Size(256, 4, 64), "large": Size(1024,
 
 
 @dataclass(frozen=True)
-class StepTime:
-    """One strategy at one size, medians on rank 0: seconds of a step, ratios, and where the time goes."""
+class IterationTime:
+    """One strategy at one size, medians on rank 0: seconds of an iteration, ratios, shares of its time."""
 
     size: str
     strategy: str
     num_params: int
     seconds: float
-    over_silent: float  # to the same step with the communication taken out
+    over_silent: float  # to the same one with the communication taken out
     over_serial: float  # to the global batch in one process
-    computing: float  # shares of the step; reductions are computing
+    computing: float  # shares of the iteration; reductions are computing
     waiting: float
     updating: float
 
@@ -63,17 +63,20 @@ class StepTime:
         return asdict(self)
 
 
-def time_strategies(name: str, transport: Transport, *, pairs: int) -> list[StepTime]:
-    """Every strategy at one size: ``pairs`` times a step, the same step silenced, and the serial step."""
+def time_strategies(name: str, transport: Transport, *, pairs: int) -> list[IterationTime]:
+    """Every strategy at one size: ``pairs`` times an iteration, the same one silenced, and the serial one."""
     size = SIZES[name]
     rng = np.random.default_rng(0)
     rows = size.rows_a_rank * transport.world_size
     x = rng.standard_normal((rows, size.width)).astype(np.float32)
     y = rng.integers(NUM_CLASSES, size=rows)
-    serial = _SerialStep(size, x, y)
+    serial = _SerialIteration(size, x, y)
     found = []
     for strategy in STRATEGIES:
-        real, silent = _Step(strategy, size, transport), _Step(strategy, size, transport, silent=True)
+        real, silent = (
+            _Iteration(strategy, size, transport),
+            _Iteration(strategy, size, transport, silent=True),
+        )
         rounds = []
         for _ in range(pairs + 1):
             rounds.append(
@@ -86,7 +89,7 @@ def time_strategies(name: str, transport: Transport, *, pairs: int) -> list[Step
             )
         del rounds[0]  # warms up
         found.append(
-            StepTime(
+            IterationTime(
                 name,
                 strategy,
                 sum(layer.layout.size for layer in size.layers()),
@@ -108,8 +111,8 @@ def _time(transport: Transport, function: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-class _Step:
-    """A training step, with the time that it waits and updates."""
+class _Iteration:
+    """A training iteration, with the time that it waits and updates."""
 
     def __init__(self, strategy: str, size: Size, transport: Transport, *, silent: bool = False) -> None:
         self.watch = StopwatchTransport(MuteTransport(transport) if silent else transport)
@@ -141,7 +144,7 @@ class _Step:
         return self.watch.seconds, self.updated
 
 
-class _SerialStep:
+class _SerialIteration:
     """The same update on the global batch in one process."""
 
     def __init__(self, size: Size, x: Array, y: Array) -> None:

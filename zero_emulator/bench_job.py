@@ -9,10 +9,10 @@ import click
 from collectives.command import EXIT_OK
 from collectives.table import format_table
 from collectives.transports.base import Transport
-from zero_emulator.bench import StepTime, time_strategies
+from zero_emulator.bench import IterationTime, time_strategies
 from zero_emulator.record import Json, describe_environment
 
-BENCH_SCHEMA = "zero-emulator/bench/1"
+BENCH_SCHEMA = "zero-emulator/bench/2"
 BENCH_RANKS = 2
 RINGS = ((4 << 10, 200), (64 << 10, 100), (1 << 20, 10))
 """Bytes of a block, and calls a measurement."""
@@ -31,18 +31,18 @@ class BenchJob:
         rings = self._rings() if self.transport == "mpi" and transport.world_size > 1 else []
         if transport.rank == 0 and not self.as_json and rings:
             click.echo(_ring_table(rings, transport.world_size))
-        steps = []
+        iterations = []
         for size in self.sizes:
-            steps.append(time_strategies(size, transport, pairs=self.pairs))
+            iterations.append(time_strategies(size, transport, pairs=self.pairs))
             if transport.rank == 0 and not self.as_json:
-                click.echo(_step_table(steps[-1], transport.world_size))
+                click.echo(_iteration_table(iterations[-1], transport.world_size))
         if transport.rank == 0 and self.as_json:
             document = {
                 "schema": BENCH_SCHEMA,
                 "environment": describe_environment(self.transport),
                 "world_size": transport.world_size,
                 "rings": rings,
-                "steps": [step.as_json() for at_size in steps for step in at_size],
+                "iterations": [one.as_json() for at_size in iterations for one in at_size],
             }
             click.echo(json.dumps(document))
         return EXIT_OK
@@ -74,8 +74,8 @@ def _ring_table(rings: Sequence[Json], world_size: int) -> str:
     )
 
 
-def _step_table(steps: Sequence[StepTime], world_size: int) -> str:
-    head = ["step", "seconds", "/ silent", "/ serial", "computing", "waiting", "updating"]
+def _iteration_table(iterations: Sequence[IterationTime], world_size: int) -> str:
+    head = ["iteration", "seconds", "/ silent", "/ serial", "computing", "waiting", "updating"]
     rows = [
         [
             one.strategy,
@@ -84,7 +84,7 @@ def _step_table(steps: Sequence[StepTime], world_size: int) -> str:
             f"{one.over_serial:.3f}",
             *(f"{share:.0%}" for share in (one.computing, one.waiting, one.updating)),
         ]
-        for one in steps
+        for one in iterations
     ]
-    title = f"\n{steps[0].size}: {steps[0].num_params} parameters, {world_size} ranks\n"
+    title = f"\n{iterations[0].size}: {iterations[0].num_params} parameters, {world_size} ranks\n"
     return title + format_table(head, rows, right=(1, 2, 3, 4, 5, 6))

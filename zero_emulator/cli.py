@@ -57,7 +57,7 @@ OPTIONS = (
     click.option("--loss", type=click.Choice(list(LOSSES)), default=DEFAULT.loss),
     click.option("--dtype", type=click.Choice(list(UNIFORM)), help="One dtype for all.  [default: float32]"),
     click.option("--precision", type=click.Choice(list(PRECISIONS)), help="Which dtype lives where."),
-    click.option("--grad-dtype", type=click.Choice(list(ITEMSIZE)), help="Of kept gradients."),
+    click.option("--grad-dtype", type=click.Choice(list(ITEMSIZE)), help="Of persistent gradients."),
     click.option("--reduce-dtype", type=click.Choice(list(ITEMSIZE)), help="Of gradients on the wire."),
     click.option("--param-wire-dtype", type=click.Choice(list(ITEMSIZE)), help="Of weights on the wire."),
     click.option("--seed", type=int, default=DEFAULT.seed, help="Of the parameters and the batches."),
@@ -124,11 +124,11 @@ def compare(**options: Any) -> None:
 @commands.command()
 @click.option("--ranks", type=int, help=f"World size.  [default: {BENCH_RANKS}, or mpiexec's]")
 @click.option("--size", "sizes", type=click.Choice([*SIZES, "all"]), default="all", help="Of the model.")
-@click.option("--pairs", type=click.IntRange(min=1), default=5, help="Steps of each kind, in turn.")
+@click.option("--pairs", type=click.IntRange(min=1), default=5, help="Iterations of each kind, in turn.")
 @click.option("--transport", type=click.Choice(["mpi", "threads"]), default="mpi")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
 def bench(ranks: int | None, sizes: str, pairs: int, transport: str, as_json: bool) -> None:
-    """Time a step of each strategy, beside the same step without communication and the serial one.
+    """Time an iteration of each strategy, beside the same one without communication and a serial one.
 
     Over MPI also the engine's ring beside a bare loop of Sendrecv. Medians of pairs, as ratios.
     """

@@ -9,7 +9,7 @@ from zero_emulator.units import format_gb, format_gib
 Json = dict[str, Any]
 Column = tuple[str, Callable[[Json], str]]
 
-RIGHT = {"kept GB", "GiB", "B/param", "sent bytes", "peak GB", "fewest ranks", "with peak"}
+RIGHT = {"persistent GB", "GiB", "B/param", "sent bytes", "peak GB", "fewest ranks", "with peak"}
 """Numbers stand flush right."""
 
 
@@ -17,7 +17,7 @@ def describe_ledger(document: Json) -> str:
     """A row a strategy under what was asked, and what the words mean."""
     columns: list[Column] = [
         ("strategy", lambda row: str(row["strategy"])),
-        ("kept GB", lambda row: format_gb(row["persistent"]["total"])),
+        ("persistent GB", lambda row: format_gb(row["persistent"]["total"])),
         ("GiB", lambda row: format_gib(row["persistent"]["total"])),
         ("B/param", lambda row: f"{row['bytes_a_parameter']['value']:.4g}"),
         ("formula", lambda row: ", rest ".join(row["bytes_a_parameter"]["formulas"])),
@@ -44,14 +44,14 @@ def _peak_columns(document: Json) -> list[Column]:
 def _memory_columns(document: Json) -> list[Column]:
     if document["device_memory"] is None:
         return []
-    kept: list[Column] = [
+    persistent: list[Column] = [
         ("fits", lambda row: "yes" if row["fits"]["persistent"] else "no"),
         ("fewest ranks", lambda row: _ranks(row["fits"]["fewest_ranks"])),
     ]
     if not _has_peak(document):
-        return kept
+        return persistent
     return [
-        *kept,
+        *persistent,
         ("peak fits", lambda row: "yes" if row["fits"]["peak"] else "no"),
         ("with peak", lambda row: _ranks(row["fits"]["fewest_ranks_with_peak"])),
     ]
@@ -65,7 +65,7 @@ def _asked(document: Json) -> list[str]:
     model = document["model"]
     source = f"{model['source']}: " if model["source"] else ""
     experts = f" ({model['num_expert_params']} of experts)" if model["num_expert_params"] else ""
-    batches = f"{document['micro_batches']} micro-batch{'' if document['micro_batches'] == 1 else 'es'}"
+    batches = counted(document["micro_batches"], "micro-batch", "micro-batches")
     lines = [
         f"{source}{model['num_params']} parameters{experts} on {counted(document['ranks'], 'rank')}, "
         f"{document['precision']}, {document['optimizer']}, {batches} an iteration"
@@ -82,7 +82,7 @@ def _notes(document: Json) -> list[str]:
     degree = document["sharding_degree"]
     expert = f", of an expert's {degree['expert']}" if document["model"]["num_expert_params"] else ""
     notes = [
-        "a rank keeps so much between iterations and sends so much in one; GB is 10^9 bytes, GiB is 2^30",
+        "persistent between iterations, sent in one, by the fullest rank; GB is 10^9 bytes, GiB is 2^30",
         f"N is the number of copies of a weight, {degree['dense']}{expert}; f = (N - 1)/N",
     ]
     if document["device_memory"] is not None:

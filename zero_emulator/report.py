@@ -10,7 +10,7 @@ Json = dict[str, Any]
 
 
 def describe_run(record: Json) -> str:
-    """A few lines on one run: model, outcome, traffic of an iteration, what is kept, verdict."""
+    """A few lines on one run: model, outcome, traffic of an iteration, what is persistent, verdict."""
     config, last = record["config"], record["iterations"][-1]
     sent = [sum(rank["sent"].values()) for rank in last["traffic"]]
     lines = [

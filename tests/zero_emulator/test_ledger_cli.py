@@ -11,12 +11,12 @@ from zero_emulator.cli import main
 
 EIGHT_BILLION = """\
 8000000000 parameters on 4 ranks, bf16, adam, 1 micro-batch an iteration
-strategy  kept GB    GiB  B/param  formula   claim  exactly         sent bytes
-ddp         128.0  119.2       16  16        2Ψ     f (2 + 2) Ψ    24000000000
-zero1        56.0   52.2        7  4 + 12/N  2Ψ     f (2 + 2) Ψ    24000000000
-zero2        44.0   41.0      5.5  2 + 14/N  2Ψ     f (2 + 2) Ψ    24000000000
-zero3        32.0   29.8        4  16/N      3Ψ     f (2·2 + 2) Ψ  36000000000
-a rank keeps so much between iterations and sends so much in one; GB is 10^9 bytes, GiB is 2^30
+strategy  persistent GB    GiB  B/param  formula   claim  exactly         sent bytes
+ddp               128.0  119.2       16  16        2Ψ     f (2 + 2) Ψ    24000000000
+zero1              56.0   52.2        7  4 + 12/N  2Ψ     f (2 + 2) Ψ    24000000000
+zero2              44.0   41.0      5.5  2 + 14/N  2Ψ     f (2 + 2) Ψ    24000000000
+zero3              32.0   29.8        4  16/N      3Ψ     f (2·2 + 2) Ψ  36000000000
+persistent between iterations, sent in one, by the fullest rank; GB is 10^9 bytes, GiB is 2^30
 N is the number of copies of a weight, 4; f = (N - 1)/N
 a peak needs the shapes of the layers: give --config or --safetensors
 """

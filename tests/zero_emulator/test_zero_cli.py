@@ -217,6 +217,20 @@ def test_the_record_written_is_the_document_printed(command: Any, files: Path, n
     assert [path.name for path in files.iterdir() if path.name.startswith(".")] == []
 
 
+def test_bench_times_iterations(command: Any) -> None:
+    """A step is a round of a schedule, here as everywhere."""
+    arguments = ("bench", "--size", "toy", "--pairs", "1", "--transport", "threads", "--ranks", "2")
+    code, out, _ = command(*arguments)
+    assert code == 0
+    assert "step" not in out
+    assert [row.split()[0] for row in out.splitlines() if row][1:] == ["iteration", *STRATEGIES]
+    code, out, _ = command(*arguments, "--json")
+    document = json.loads(out)
+    assert (code, document["schema"], document["world_size"]) == (0, "zero-emulator/bench/2", 2)
+    assert [one["strategy"] for one in document["iterations"]] == list(STRATEGIES)
+    assert all(one["seconds"] > 0 for one in document["iterations"])
+
+
 def test_a_record_through_a_link_is_written_to_what_it_points_at(command: Any, files: Path) -> None:
     Path("link").symlink_to("target.json")
     assert command("train", *ON_THREADS, "--quiet", "--record", "link")[0] == 0
