@@ -1,0 +1,85 @@
+"""Single iterations to be timed: with any strategy, with its communication taken out, and serially."""
+
+import time
+from typing import NamedTuple
+
+import numpy as np
+
+from collectives.communicator import Communicator
+from collectives.ledger import Ledger
+from collectives.transports.base import Transport
+from collectives.transports.metered import MeteredTransport
+from collectives.transports.mute import MuteTransport
+from collectives.transports.stopwatch import StopwatchTransport
+from zero_emulator.layout import Array
+from zero_emulator.losses import softmax_cross_entropy
+from zero_emulator.model import Linear, build_mlp, initial_parameters
+from zero_emulator.optimizers import Adam
+from zero_emulator.partition import make_partition
+from zero_emulator.precision import find_precision
+from zero_emulator.serial import loss_and_gradients
+from zero_emulator.strategies import STRATEGIES
+from zero_emulator.trainer import Trainer
+
+NUM_CLASSES = 10
+
+
+class Size(NamedTuple):
+    """A model and the samples that each rank computes on."""
+
+    width: int
+    num_layers: int
+    rows_a_rank: int
+
+    def layers(self) -> tuple[Linear, ...]:
+        return build_mlp((self.width,) * self.num_layers + (NUM_CLASSES,))
+
+
+class TimedIteration:
+    """A training iteration, with the time that it waits and updates."""
+
+    def __init__(self, strategy: str, size: Size, transport: Transport, *, silent: bool = False) -> None:
+        self.watch = StopwatchTransport(MuteTransport(transport) if silent else transport)
+        self.ledger = Ledger()
+        comm = Communicator(MeteredTransport(self.watch, self.ledger))
+        partition = make_partition(size.layers(), transport.world_size)
+        self.strategy = STRATEGIES[strategy](comm, partition, 0, find_precision("fp32"), Adam(1e-3))
+        self.updated = 0.0
+        update = self.strategy.update
+
+        def timed_update() -> None:
+            start = time.perf_counter()
+            update()
+            self.updated += time.perf_counter() - start
+
+        self.strategy.update = timed_update  # type: ignore[method-assign]
+        if silent:  # where nothing arrives no version can be right
+            comm.check = False
+            self.strategy.check_version = lambda layer, versions: None  # type: ignore[method-assign]
+        self.trainer = Trainer(partition.layers, softmax_cross_entropy, self.strategy)
+
+    def __call__(self, x: Array, y: Array) -> None:
+        self.watch.seconds = self.updated = 0.0
+        self.ledger.drain()
+        with np.errstate(all="ignore"):  # what a silent iteration computes on is nonsense
+            self.trainer.iterate(x, y)
+
+    def waited_and_updated(self) -> tuple[float, float]:
+        return self.watch.seconds, self.updated
+
+
+class SerialIteration:
+    """The same update on the global batch in one process."""
+
+    def __init__(self, size: Size) -> None:
+        self.layers = size.layers()
+        self.parameters = initial_parameters(self.layers, 0, np.float32)
+        self.optimizer = Adam(1e-3)
+        self.states = [self.optimizer.new_state(p.size, p.dtype) for p in self.parameters]
+        self.iteration = 0
+
+    def __call__(self, x: Array, y: Array) -> None:
+        self.iteration += 1
+        _, gradients = loss_and_gradients(self.layers, self.parameters, softmax_cross_entropy, x, y, len(x))
+        for params, gradient, state in zip(self.parameters, gradients, self.states, strict=True):
+            self.optimizer.update(params, gradient, state, self.iteration)
