@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import click
 
 from collectives.command import EXIT_OK
-from collectives.table import format_table
+from collectives.table import counted, format_table
 from collectives.transports.base import Transport
 from zero_emulator.bench import IterationTime, time_strategies
 from zero_emulator.record import Json, describe_environment
@@ -69,7 +69,7 @@ def _ring_table(rings: Sequence[Json], world_size: int) -> str:
         ]
         for one in rings
     ]
-    return f"the engine beside a bare loop of Sendrecv, {world_size} ranks\n" + format_table(
+    return f"the engine beside a bare loop of Sendrecv, {counted(world_size, 'rank')}\n" + format_table(
         head, rows, right=(1, 2, 3, 4, 5)
     )
 
@@ -86,5 +86,5 @@ def _iteration_table(iterations: Sequence[IterationTime], world_size: int) -> st
         ]
         for one in iterations
     ]
-    title = f"\n{iterations[0].size}: {iterations[0].num_params} parameters, {world_size} ranks\n"
+    title = f"\n{iterations[0].size}: {iterations[0].num_params} parameters, {counted(world_size, 'rank')}\n"
     return title + format_table(head, rows, right=(1, 2, 3, 4, 5, 6))

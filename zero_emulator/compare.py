@@ -91,7 +91,7 @@ def compare(
     own = {
         name: (
             largest_difference(outcome.weights, weights),
-            largest_difference(outcome.gradients or [], gradients) / largest_difference(gradients),
+            relative_difference(outcome.gradients or [], gradients),
         )
         for name, outcome in outcomes.items()
     }
@@ -139,3 +139,8 @@ def largest_difference(left: Sequence[Array], right: Sequence[Array] | None = No
     others = [np.zeros_like(array) for array in left] if right is None else right
     pairs = zip(left, others, strict=True)
     return float(np.max([np.max(np.abs(a - b), initial=0.0) for a, b in pairs]))  # NaN stays NaN
+
+
+def relative_difference(found: Sequence[Array], expected: Sequence[Array]) -> float:
+    """The largest difference beside the largest element expected; beside nothing but zeros, as it is."""
+    return largest_difference(found, expected) / (largest_difference(expected) or 1.0)

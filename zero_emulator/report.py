@@ -14,8 +14,7 @@ def describe_run(record: Json) -> str:
     config, last = record["config"], record["iterations"][-1]
     sent = [sum(rank["sent"].values()) for rank in last["traffic"]]
     lines = [
-        f"{config['strategy']} on {record['world_size']} ranks: {record['num_params']} parameters, "
-        f"{config['iterations']} iterations of {config['batch_size']} samples, {_precision(config)}",
+        f"{config['strategy']}: {_setting(record)}",
         f"  loss {_number(record['iterations'][0]['loss'])} -> {_number(last['loss'])}, "
         f"test accuracy {record['test_accuracy']:.3f}",
         f"  sent an iteration   {_span(sent)} bytes a rank, expected "
@@ -36,16 +35,12 @@ def describe_comparison(document: Json) -> str:
     """The model, a row a strategy, who agreed with whom bit for bit, and the verdict."""
     runs = document["runs"]
     first = next(iter(runs.values()))
-    config = first["config"]
     faults = [fault for one in document["faults"].values() for fault in one]
     return "\n".join(
         [
-            f"{counted(first['num_params'], 'parameter')} on {counted(first['world_size'], 'rank')}, "
-            f"{counted(config['iterations'], 'iteration')} of {counted(config['batch_size'], 'sample')}, "
-            f"{counted(config['micro_batches'], 'micro-batch', 'micro-batches')}, {config['optimizer']}, "
-            f"{_precision(config)}",
+            _setting(first),
             _comparison_table(document),
-            *_claims_note(config),
+            *_claims_note(first["config"]),
             *(
                 f"{' = '.join(group)}, bit for bit, after every audited iteration"
                 for group in document["agreement"]
@@ -55,6 +50,16 @@ def describe_comparison(document: Json) -> str:
             *(f"{name}, {fault}" for name, record in runs.items() for fault in record["faults"]),
             f"verdict {document['verdict']}",
         ]
+    )
+
+
+def _setting(record: Json) -> str:
+    config = record["config"]
+    return (
+        f"{counted(record['num_params'], 'parameter')} on {counted(record['world_size'], 'rank')}, "
+        f"{counted(config['iterations'], 'iteration')} of {counted(config['batch_size'], 'sample')}, "
+        f"{counted(config['micro_batches'], 'micro-batch', 'micro-batches')}, {config['optimizer']}, "
+        f"{config['precision'] or config['dtype'] or 'float32'}"
     )
 
 
@@ -97,10 +102,6 @@ def _comparison_table(document: Json) -> str:
             ]
         )
     return format_table(head, rows, right=(1, 3, 4, 5, 6, 8))
-
-
-def _precision(config: Json) -> str:
-    return str(config["precision"] or config["dtype"] or "float32")
 
 
 def _persistent_per_param(record: Json) -> float:

@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from collectives.transports.threads import run_threads
@@ -140,6 +141,7 @@ def test_one_rank_sends_nothing_and_has_no_multiple(job: Any) -> None:
     assert [one["multiple"] for one in record["iterations"]] == [None, None]
     assert all(one["identical"] for one in record["iterations"])
     assert " - f(N)Ψ" in describe_run(record)
+    assert " on 1 rank, " in describe_run(record)
 
 
 def test_a_loss_that_is_no_number_is_null_and_told(job: Any) -> None:
@@ -185,7 +187,9 @@ def test_all_ranks_return_the_code_of_a_file_that_was_not_written(
 def test_a_description_says_what_was_expected_and_what_was_counted(job: Any) -> None:
     _, record, _ = job(strategy="zero3", ranks=2, hidden=(4, 2))  # layers of 24, 10 and 9
     text = describe_run(record).splitlines()
-    assert text[0] == "zero3 on 2 ranks: 43 parameters, 2 iterations of 11 samples, float64"
+    assert text[0] == (
+        "zero3: 43 parameters on 2 ranks, 2 iterations of 11 samples, 1 micro-batch, adam, float64"
+    )
     assert (
         text[2]
         == "  sent an iteration   512..520 bytes a rank, expected 512..520; 2.977..3.023 f(N)Ψ, claim 3Ψ"
@@ -198,6 +202,17 @@ def test_a_description_ends_with_the_faults(job: Any) -> None:
     _, record, _ = job(strategy="zero3")
     text = describe_run(record | {"verdict": "fail", "faults": ["rank 1 keeps too much"]})
     assert text.splitlines()[-2:] == ["verdict fail", "  rank 1 keeps too much"]
+
+
+def test_a_gradient_of_nothing_but_zeros_can_be_compared(settings: dict[str, Any]) -> None:
+    x, y = np.zeros((8, 3)), np.arange(8) % 2
+    what = Job(
+        RunConfig(**settings | {"batch_size": 8}),
+        Dataset("even", x, y, x, y, 2),
+        "threads",
+        Outputs(quiet=True),
+    )
+    assert run_threads(2, what.compare) == [0, 0]
 
 
 def test_a_table_has_a_row_for_each_strategy(job: Any) -> None:
