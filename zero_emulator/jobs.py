@@ -10,10 +10,11 @@ from collectives.transports.base import Transport
 from zero_emulator.compare import compare, must_agree
 from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
+from zero_emulator.events import event_lines
 from zero_emulator.outputs import Outputs
 from zero_emulator.progress import Progress
 from zero_emulator.ranks import is_terminal
-from zero_emulator.record import Json, describe_environment, event_lines, run_record
+from zero_emulator.record import Json, describe_environment, run_record
 from zero_emulator.report import describe_comparison, describe_run
 from zero_emulator.run import Outcome, run
 

@@ -1,14 +1,12 @@
-"""The run record and the event log: what a run leaves for others to read. Documented in the README."""
+"""The run record: what a run leaves for others to read. Its fields are documented in the README."""
 
-import json
 import platform
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from math import isfinite
 from typing import Any
 
-from collectives.ledger import Message, pair_messages
 from zero_emulator.audit import all_equal
 from zero_emulator.config import RunConfig
 from zero_emulator.judge import expected_traffic, faults, shared_matrices
@@ -121,38 +119,3 @@ def describe_environment(transport: str) -> Json:
 
         found["mpi_library"] = MPI.Get_library_version().splitlines()[0].strip("\0").strip()
     return found
-
-
-def event_messages(outcome: Outcome) -> list[Message]:
-    """Every message of a run that kept its events, paired: LedgerError if its ends were not counted alike."""
-    return pair_messages([report.entries for report in outcome.reports])
-
-
-def event_lines(outcome: Outcome, **constant: str) -> Iterator[str]:
-    """The event log: a line of JSON for each message. Times are in seconds since the first one."""
-    first: float | None = None
-    for message in event_messages(outcome):
-        first = message.start if first is None else first
-        call = message.origin.call
-        yield (
-            json.dumps(
-                constant
-                | {
-                    "kind": call.label.kind,
-                    "iteration": call.label.iteration,
-                    "phase": call.label.phase,
-                    "layer": call.label.layer,
-                    "collective": call.collective,
-                    "algorithm": call.algorithm,
-                    "call": call.number,
-                    "step": message.origin.step,
-                    "chunk": message.origin.chunk,
-                    "sender": message.sender,
-                    "receiver": message.receiver,
-                    "bytes": message.num_bytes,
-                    "start": round(message.start - first, 7),
-                    "end": round(message.end - first, 7),
-                }
-            )
-            + "\n"
-        )

@@ -14,10 +14,10 @@ from collectives.transports.metered import MeteredTransport
 from zero_emulator.compare import Comparison, compare
 from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
+from zero_emulator.events import event_messages
 from zero_emulator.judge import faults
 from zero_emulator.layer_params import SHARDED_FROM, LayerParams
 from zero_emulator.losses import LOSSES, softmax_cross_entropy
-from zero_emulator.record import event_messages
 from zero_emulator.run import run
 from zero_emulator.strategies.base import Strategy
 from zero_emulator.strategies.ddp import DDP
