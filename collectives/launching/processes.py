@@ -16,6 +16,12 @@ class Process(NamedTuple):
         """Whether this very process still runs; a zombie does not."""
         return identify(self.pid) == self
 
+    @property
+    def stopped(self) -> bool:
+        """Whether it is stopped, by SIGSTOP or a debugger, until somebody lets it go on."""
+        stat = _stat(self.pid)
+        return stat is not None and stat[0] in "tT" and stat[1] == self.start
+
     def kill(self, signal_number: int) -> None:
         """Send it a signal, if it is still there."""
         if self.alive:
@@ -34,15 +40,24 @@ class Process(NamedTuple):
 
 def identify(pid: int) -> Process | None:
     """The running process that has this number now, or None."""
+    stat = _stat(pid)
+    if stat is None:
+        # Without /proc (macOS) the number is all there is.
+        return None if os.path.exists("/proc/self/stat") or not _answers(pid) else Process(pid, "")
+    state, start = stat
+    return None if state in "ZX" else Process(pid, start)
+
+
+def _stat(pid: int) -> tuple[str, str] | None:
+    """The state of a process and when it started, or None."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             stat = file.read()
     except OSError:
-        # Without /proc (macOS) the number is all there is.
-        return None if os.path.exists("/proc/self/stat") or not _answers(pid) else Process(pid, "")
+        return None
     # The command's name may hold spaces and brackets: fields are counted after the last one.
     state, *fields = stat.rpartition(")")[2].split()
-    return None if state in "ZX" else Process(pid, fields[18])
+    return state, fields[18]
 
 
 def _answers(pid: int) -> bool:

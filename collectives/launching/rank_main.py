@@ -9,10 +9,11 @@ from typing import NoReturn
 
 from collectives.launching.launched import launched_rank
 from collectives.launching.rank_notes import NOTES_VARIABLE, leave
+from collectives.launching.rank_processes import who_is_stopped
 
 
 def run_rank(main: Callable[[], int]) -> NoReturn:
-    """End this process with the code that ``main`` returns, 0, 1 or 2, the same on every rank.
+    """Start MPI and end this process with the code that ``main`` returns, 0, 1 or 2, the same on every rank.
 
     Anything that ``main`` raises ends the job on all ranks with code 3 after a line `rank N raised ...`, even
     KeyboardInterrupt or a SystemExit with code 0: the other ranks wait for this one. Under our launcher
@@ -21,6 +22,8 @@ def run_rank(main: Callable[[], int]) -> NoReturn:
     directory = os.environ.get(NOTES_VARIABLE)
     rank = launched_rank()
     try:
+        import mpi4py.MPI  # noqa: F401 - here, so that `begun` says that MPI has started
+
         if directory is not None:
             leave(directory, rank, "begun")
         code = main()
@@ -54,6 +57,9 @@ def _tell(rank: int, error: BaseException, directory: str | None) -> None:
     lines = "".join(traceback.format_exception(error)).splitlines()
     prefixed = "\n".join(f"[rank {rank}] {line}" for line in lines)
     if directory is not None:
+        # Now, as mpiexec kills all ranks once this one has ended. A rank that waits in vain names its peer,
+        # who may be waiting too.
+        summary += who_is_stopped(directory)
         leave(directory, rank, "failed", f"{summary}\n{prefixed}")
     # What was printed before must not be lost to os._exit, but a closed pipe must not stop us either.
     with contextlib.suppress(OSError, ValueError):

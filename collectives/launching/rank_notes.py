@@ -13,9 +13,10 @@ NOTES_VARIABLE = "COLLECTIVES_NOTES"  # tells a rank the directory; absent under
 STREAMS = {"stdout": 1, "stderr": 2}
 BANNERS = "banners"
 
-# begun: main is about to run · done: main returned (text: the code) · failed: it raised · died: seen by the
-# witness · pids: of the witness and of its rank
-KINDS = ("pids", "begun", "done", "failed", "died")
+# pids: of the witness and of its rank · begun: MPI has started, main is about to run · done: main returned
+# (text: the code) · failed: it raised · died: seen by the witness · ended: somebody outside the job told the
+# witness to end
+KINDS = ("pids", "begun", "done", "failed", "died", "ended")
 
 
 class Note(NamedTuple):

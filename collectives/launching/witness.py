@@ -71,15 +71,27 @@ def _await_end(child: int, directory: str, launcher: Process) -> int | None:
     """The status with which the rank ended by itself, or None when it is to be ended."""
     signal.setitimer(signal.ITIMER_REAL, 1.0, 1.0)
     while True:
-        received = signal.sigwait(_AWAITED)
+        received, sender = _next_signal()
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
             return status
         if received in STOP_SIGNALS:
-            return _just_ended(child)
+            just_ended = _just_ended(child)
+            if just_ended is None and sender != os.getppid():
+                # mpiexec has not sent it, and might wait for ever for a rank that never starts MPI.
+                leave(directory, launched_rank(), "ended", f"signal {received} ({signal_name(received)})")
+            return just_ended
         if not (launcher.alive and os.path.isdir(directory)):
             remove(directory)  # nobody else is left to do it
             return None
+
+
+def _next_signal() -> tuple[int, int]:
+    """The next signal and the process that sent it, 0 where nobody can tell."""
+    if sys.platform == "darwin":
+        return signal.sigwait(_AWAITED), 0
+    received = signal.sigwaitinfo(_AWAITED)
+    return received.si_signo, received.si_pid
 
 
 def _just_ended(child: int) -> int | None:

@@ -6,6 +6,7 @@ import sys
 import time
 
 from collectives.launching.launch import launch, launched_size
+from collectives.launching.launched import launched_rank
 from collectives.launching.rank_main import run_rank
 
 NUM_RANKS = 4
@@ -44,6 +45,30 @@ def one_faults(name, victim):
     wait_for_ever(rank)
 
 
+def before_mpi(name, victim):
+    """What happens to one rank while the others wait for it in MPI_Init."""
+    if launched_rank() == victim:
+        process, number = {
+            "stops": (os.getpid(), signal.SIGSTOP),
+            "witness_ends": (os.getppid(), signal.SIGTERM),
+            "witness_is_killed": (os.getppid(), signal.SIGKILL),
+        }[name]
+        os.kill(process, number)
+        time.sleep(600)
+
+
+def one_is_stopped(victim):
+    """The others wait for it until one of them gives up."""
+    from mpi4py import MPI
+
+    rank = MPI.COMM_WORLD.Get_rank()
+    MPI.COMM_WORLD.Barrier()
+    if rank == victim:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    time.sleep(1 if rank == 0 else 600)
+    throw(TimeoutError("rank 1 has sent nothing"))
+
+
 def returns(code):
     from mpi4py import MPI
 
@@ -63,6 +88,8 @@ def main():
         return returns(int(rest[0]))
     if kind == "all_raise":
         return all_raise()
+    if kind == "one_is_stopped":
+        return one_is_stopped(int(rest[0]))
     if kind == "one_returns":
         from mpi4py import MPI
 
@@ -73,6 +100,12 @@ def main():
 
 if __name__ == "__main__":
     if launched_size() is None:
-        limit = float(os.environ.get("LAST_RANK_LIMIT", "60"))
-        sys.exit(launch(NUM_RANKS, "launch_programs", sys.argv[1:], last_rank_limit=limit))
+        limits = {
+            name.lower(): float(os.environ[name])
+            for name in ("START_LIMIT", "LAST_RANK_LIMIT")
+            if name in os.environ
+        }
+        sys.exit(launch(NUM_RANKS, "launch_programs", sys.argv[1:], **limits))
+    if sys.argv[1] == "before_mpi":
+        before_mpi(sys.argv[2], int(sys.argv[3]))
     run_rank(main)

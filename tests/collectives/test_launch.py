@@ -123,7 +123,54 @@ def test_a_rank_that_never_follows_the_others_is_named_after_the_limit(jobs):
     code, _, err = jobs.run("one_returns", "1", LAST_RANK_LIMIT="0.5")
     jobs.assert_all_gone()
     assert code == 3
-    assert re.fullmatch(r"rank 1 had not ended 0.5 s after rank [023] had\n", err)
+    assert err == "rank 1 had not ended 0.5 s after the others\n"
+
+
+def test_a_rank_that_is_stopped_before_mpi_starts_is_named_after_the_limit(jobs):
+    code, _, err = jobs.run("before_mpi", "stops", "2", START_LIMIT="2")
+    jobs.assert_all_gone()
+    assert code == 3
+    assert re.fullmatch(
+        r"ranks [0123, ]*2[3, ]* had not started MPI after 2 s without news \(rank 2 is stopped\)\n", err
+    )
+
+
+def test_a_rank_that_is_ended_before_mpi_starts_ends_the_others(jobs):
+    code, _, err = jobs.run("before_mpi", "witness_ends", "2")
+    jobs.assert_all_gone()
+    assert (code, err) == (3, "rank 2 was ended from outside, by signal 15 (SIGTERM)\n")
+
+
+def test_a_rank_whose_witness_is_killed_is_missed_even_if_mpiexec_is_blind(
+    jobs, monkeypatch, tmp_path, capfd
+):
+    blind = tmp_path / "mpiexec"
+    blind.write_text('#!/bin/sh\nshift 2\nPMI_RANK=0 "$@" &\nexec sleep 600\n')
+    blind.chmod(0o755)
+    monkeypatch.setattr("collectives.launching.launch.find_mpiexec", lambda: str(blind))
+    for name, value in jobs.environment.items():
+        monkeypatch.setenv(name, value)
+    start = time.monotonic()
+    assert launch(1, "launch_programs", ["before_mpi", "witness_is_killed", "0"]) == 3
+    assert time.monotonic() - start < LIMIT
+    assert capfd.readouterr().err == "rank 0 was killed, and the process that watches over it\n"
+
+
+def test_who_waits_in_vain_says_which_rank_is_stopped(jobs):
+    code, _, err = jobs.run("one_is_stopped", "2")
+    jobs.assert_all_gone()
+    assert code == 3
+    last = err.splitlines()[-1]
+    assert last == "rank 0 raised TimeoutError: rank 1 has sent nothing (rank 2 is stopped)"
+
+
+def test_what_mpiexec_itself_ends_is_not_called_ended_from_outside(jobs):
+    with jobs.start("kill", "-1") as job:  # no rank is -1: all wait for ever
+        assert job.stdout.readline() == "all ranks are here\n"
+        (mpiexec,) = Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
+        os.kill(int(mpiexec), signal.SIGTERM)
+        assert "ended from outside" not in job.communicate(timeout=LIMIT)[1]
+        assert job.returncode == 3
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
