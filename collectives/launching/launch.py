@@ -15,6 +15,7 @@ from collectives.launching.processes import identify
 from collectives.launching.rank_notes import BANNERS, read_notes, remove
 from collectives.launching.rank_output import OutputLostError, pass_on, ranks_output
 from collectives.launching.rank_processes import rank_processes
+from collectives.launching.shared_memory import remove_shared, shared_by
 from collectives.launching.verdict import say, verdict
 from collectives.launching.watch import GRACE_SECONDS, Limits, watch
 from collectives.launching.witness import STOP_SIGNALS, signal_name
@@ -100,7 +101,8 @@ def _start(command: Sequence[str], directory: str) -> "subprocess.Popen[bytes]":
 
 
 def _end(job: "subprocess.Popen[bytes]", directory: str) -> None:
-    """Leave no process behind."""
+    """Leave no process behind, nor what MPI keeps outside our directory."""
+    shared = shared_by(directory)  # while those who map it are alive
     for signal_number in (signal.SIGTERM, signal.SIGKILL):
         if job.poll() is None:
             with contextlib.suppress(ProcessLookupError):
@@ -111,6 +113,7 @@ def _end(job: "subprocess.Popen[bytes]", directory: str) -> None:
         for process in (one.witness, one.main):  # the witness first, or it would report a death
             if process is not None:
                 process.kill(signal.SIGKILL)
+    remove_shared(shared)
 
 
 @contextlib.contextmanager

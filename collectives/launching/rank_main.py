@@ -10,6 +10,7 @@ from typing import NoReturn
 from collectives.launching.launched import launched_rank
 from collectives.launching.rank_notes import NOTES_VARIABLE, leave
 from collectives.launching.rank_processes import who_is_stopped
+from collectives.launching.shared_memory import mapped
 
 
 def run_rank(main: Callable[[], int]) -> NoReturn:
@@ -25,7 +26,7 @@ def run_rank(main: Callable[[], int]) -> NoReturn:
         import mpi4py.MPI  # noqa: F401 - here, so that `begun` says that MPI has started
 
         if directory is not None:
-            leave(directory, rank, "begun")
+            leave(directory, rank, "begun", "\n".join(mapped()))
         code = main()
         if code not in (0, 1, 2):
             raise ValueError(f"main returned {code!r}: return 0, 1 or 2, and raise when the run cannot go on")

@@ -13,9 +13,9 @@ NOTES_VARIABLE = "COLLECTIVES_NOTES"  # tells a rank the directory; absent under
 STREAMS = {"stdout": 1, "stderr": 2}
 BANNERS = "banners"
 
-# pids: of the witness and of its rank · begun: MPI has started, main is about to run · done: main returned
-# (text: the code) · failed: it raised · died: seen by the witness · ended: somebody outside the job told the
-# witness to end
+# pids: of the witness and of its rank · begun: MPI has started, main is about to run (text: the shared
+# memory that MPI has made) · done: main returned (text: the code) · failed: it raised · died: seen by the
+# witness · ended: somebody outside the job told the witness to end
 KINDS = ("pids", "begun", "done", "failed", "died", "ended")
 
 

@@ -17,6 +17,7 @@ from typing import NoReturn
 from collectives.launching.launched import launched_rank
 from collectives.launching.processes import Process, identify
 from collectives.launching.rank_notes import NOTES_VARIABLE, STREAMS, leave, read_notes, remove
+from collectives.launching.shared_memory import remove_shared, shared_by
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _AWAITED = {signal.SIGCHLD, signal.SIGALRM, *STOP_SIGNALS}
@@ -82,7 +83,9 @@ def _await_end(child: int, directory: str, launcher: Process) -> int | None:
                 leave(directory, launched_rank(), "ended", f"signal {received} ({signal_name(received)})")
             return just_ended
         if not (launcher.alive and os.path.isdir(directory)):
-            remove(directory)  # nobody else is left to do it
+            if os.path.isdir(directory):  # nobody else is left to do it
+                remove_shared(shared_by(directory))
+                remove(directory)
             return None
 
 

@@ -47,20 +47,34 @@ class Jobs:
         return job.returncode, out, err
 
     def alive(self):
-        found = []
+        """The command lines of all processes, by their numbers."""
+        found = {}
         for process in Path("/proc").glob("[0-9]*"):
             try:
                 if self.token.encode() in (process / "environ").read_bytes():
-                    found.append((process / "cmdline").read_text())
+                    found[int(process.name)] = (process / "cmdline").read_text()
             except OSError:
                 continue
         return found
+
+    def shared_memory(self):
+        """The files in /dev/shm that our processes have mapped, and nobody else's."""
+        maps = "".join(Path(f"/proc/{process}/maps").read_text() for process in self.alive())
+        return {Path(name) for name in re.findall(r"/dev/shm/\S+", maps)}
 
     def assert_all_gone(self, limit=0.0):
         deadline = time.monotonic() + limit
         while (left := self.alive()) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert not left
+
+
+def is_rank(command_line):
+    return "launch_programs" in command_line and "witness" not in command_line
+
+
+def children_of(process):
+    return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
 
 
 @pytest.fixture
@@ -167,8 +181,7 @@ def test_who_waits_in_vain_says_which_rank_is_stopped(jobs):
 def test_what_mpiexec_itself_ends_is_not_called_ended_from_outside(jobs):
     with jobs.start("kill", "-1") as job:  # no rank is -1: all wait for ever
         assert job.stdout.readline() == "all ranks are here\n"
-        (mpiexec,) = Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
-        os.kill(int(mpiexec), signal.SIGTERM)
+        os.kill(children_of(job.pid)[0], signal.SIGTERM)
         assert "ended from outside" not in job.communicate(timeout=LIMIT)[1]
         assert job.returncode == 3
 
@@ -184,6 +197,38 @@ def test_a_launcher_that_is_stopped_leaves_no_process_behind(jobs, number):
             assert job.communicate(timeout=LIMIT) == ("", "stopped by signal 2 (SIGINT)\n")
             assert job.returncode == 128 + number
         jobs.assert_all_gone(LIMIT)
+
+
+@pytest.mark.parametrize("killed", ["a rank", "mpiexec", "the launcher"])
+def test_a_job_that_is_killed_leaves_no_shared_memory_behind(jobs, killed):
+    with jobs.start("kill", "-1") as job:  # no rank is -1: all wait for ever
+        assert job.stdout.readline() == "all ranks are here\n"
+        shared, all_of_us = jobs.shared_memory(), jobs.alive()
+        assert shared
+        victims = {
+            "a rank": [
+                process for process, line in all_of_us.items() if is_rank(line) and process != job.pid
+            ],
+            "mpiexec": children_of(job.pid),
+            "the launcher": [job.pid],
+        }
+        os.kill(victims[killed][0], signal.SIGKILL)
+        job.communicate(timeout=LIMIT)
+        jobs.assert_all_gone(LIMIT)
+        deadline = time.monotonic() + 1.0
+        while (left := [name for name in shared if name.exists()]) and time.monotonic() < deadline:
+            time.sleep(0.05)  # witnesses remove it, after a launcher that was killed
+        assert left == []
+
+
+def test_shared_memory_that_a_job_has_not_mapped_is_left_alone(jobs):
+    another = Path("/dev/shm") / f"mpich_shm_{uuid.uuid4().hex[:8]}_0"
+    another.write_bytes(b"of another job")
+    try:
+        jobs.run("kill", "1")
+        assert another.exists()
+    finally:
+        another.unlink()
 
 
 def test_a_rank_that_leaves_under_somebody_elses_mpiexec_ends_the_job(jobs):
