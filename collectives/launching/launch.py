@@ -12,7 +12,7 @@ from types import FrameType
 
 from collectives.launching.launched import LaunchError, find_mpiexec, launched_size
 from collectives.launching.processes import identify
-from collectives.launching.rank_notes import BANNERS, read_notes, remove
+from collectives.launching.rank_notes import BANNERS, SCRATCH, read_notes, remove
 from collectives.launching.rank_output import OutputLostError, pass_on, ranks_output
 from collectives.launching.rank_processes import rank_processes
 from collectives.launching.shared_memory import remove_shared, shared_by
@@ -89,13 +89,16 @@ def launch(
 def _start(command: Sequence[str], directory: str) -> "subprocess.Popen[bytes]":
     # These ranks run here: inside an allocation mpiexec would otherwise start them through srun, elsewhere.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "PBS_"))}
+    home = {"HOME": os.path.expanduser("~")}  # Open MPI does not start without one
+    scratch = os.path.join(directory, SCRATCH)
+    os.mkdir(scratch)
     with open(os.path.join(directory, BANNERS), "wb") as banners:
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=banners,
             stderr=banners,
-            env=_SETTINGS | inherited,
+            env=_SETTINGS | home | inherited | {"TMPDIR": scratch},
             start_new_session=True,  # Ctrl-C reaches the launcher alone, which ends the job in its own way
         )
 

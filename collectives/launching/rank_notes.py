@@ -1,5 +1,6 @@
 """What the ranks of a launched job leave for their launcher to read: one small file a fact."""
 
+import contextlib
 import os
 import time
 from typing import NamedTuple
@@ -12,6 +13,9 @@ NOTES_VARIABLE = "COLLECTIVES_NOTES"  # tells a rank the directory; absent under
 # Kept apart, so that nobody must guess which line is whose (MPICH's mpiexec prints its banners on stdout).
 STREAMS = {"stdout": 1, "stderr": 2}
 BANNERS = "banners"
+
+# Also there: the TMPDIR of the job, so that what MPI puts into it goes when the notes go.
+SCRATCH = "tmp"
 
 # pids: of the witness and of its rank · begun: MPI has started, main is about to run (text: the shared
 # memory that MPI has made) · done: main returned (text: the code) · failed: it raised · died: seen by the
@@ -51,10 +55,12 @@ def read_notes(directory: str, *kinds: str) -> list[Note]:
 
 
 def remove(directory: str) -> None:
-    """Remove the directory of notes, as far as somebody else has not."""
-    try:
-        for name in os.listdir(directory):
-            os.unlink(os.path.join(directory, name))
+    """Remove the directory of notes and all that is in it, as far as somebody else has not."""
+    for place, folders, files in os.walk(directory, topdown=False):
+        with contextlib.suppress(OSError):
+            for name in files:
+                os.unlink(os.path.join(place, name))
+            for name in folders:
+                os.rmdir(os.path.join(place, name))
+    with contextlib.suppress(OSError):
         os.rmdir(directory)
-    except OSError:
-        pass

@@ -84,7 +84,7 @@ def jobs():
     jobs = Jobs(scratch)
     yield jobs
     jobs.assert_all_gone(1.0)
-    left = [path.name for path in scratch.iterdir() if path.name.startswith("collectives-")]
+    left = [path.name for path in scratch.iterdir()]
     subprocess.run(["rm", "-rf", str(scratch)], check=True)
     assert left == []
 
@@ -200,7 +200,7 @@ def test_a_launcher_that_is_stopped_leaves_no_process_behind(jobs, number):
 
 
 @pytest.mark.parametrize("killed", ["a rank", "mpiexec", "the launcher"])
-def test_a_job_that_is_killed_leaves_no_shared_memory_behind(jobs, killed):
+def test_a_job_that_is_killed_leaves_no_file_behind(jobs, killed):
     with jobs.start("kill", "-1") as job:  # no rank is -1: all wait for ever
         assert job.stdout.readline() == "all ranks are here\n"
         shared, all_of_us = jobs.shared_memory(), jobs.alive()
@@ -219,6 +219,11 @@ def test_a_job_that_is_killed_leaves_no_shared_memory_behind(jobs, killed):
         while (left := [name for name in shared if name.exists()]) and time.monotonic() < deadline:
             time.sleep(0.05)  # witnesses remove it, after a launcher that was killed
         assert left == []
+
+
+def test_without_a_home_the_ranks_start_all_the_same(jobs):
+    del jobs.environment["HOME"]
+    assert jobs.run("returns", "0") == (0, "4 ranks\n", "a word from rank 0\n")
 
 
 def test_shared_memory_that_a_job_has_not_mapped_is_left_alone(jobs):
