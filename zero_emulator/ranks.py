@@ -10,7 +10,7 @@ import click
 
 from collectives.command import EXIT_RANK_DIED
 from collectives.launching.launch import launch
-from collectives.launching.launched import LaunchError, check_world, launched_size
+from collectives.launching.launched import LaunchError, launched_size
 from collectives.launching.rank_main import run_rank
 from collectives.transports.base import Transport, TransportError
 from collectives.transports.threads import run_threads
@@ -64,11 +64,8 @@ def is_terminal(stream: str) -> bool:
 
 
 def _run_as_mpi_rank(body: Body) -> int:
-    from mpi4py import MPI
-
     from collectives.transports.mpi import MPITransport
 
-    check_world(MPI.COMM_WORLD.size, MPI.Get_library_version().splitlines()[0].strip("\0 "))
     return body(MPITransport())
 
 

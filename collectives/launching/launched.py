@@ -55,22 +55,38 @@ def find_mpiexec() -> str:
     return found
 
 
+def check_library(library: str) -> None:
+    """Nothing, unless ``library`` would abort or complain when it starts under the launcher of this process.
+
+    Raises LaunchError then: no other library knows how Open MPI starts ranks, nor Open MPI how MPICH does.
+    """
+    other_way = {"PMIX_RANK", "SLURM_PROCID"} & os.environ.keys()  # in which Open MPI can start all the same
+    if "OMPI_COMM_WORLD_SIZE" in os.environ:
+        strange = "Open MPI" not in library
+    else:
+        strange = "PMI_SIZE" in os.environ and "Open MPI" in library and not other_way
+    if strange:
+        raise _strangers(f"the MPI library is {library}")
+
+
 def check_world(size: int, library: str = "this MPI library") -> None:
     """Nothing, if a world of ``size`` ranks is what the launcher promised; ``library`` is for the message.
 
     Raises LaunchError otherwise: the mpiexec of one MPI library starts processes that the other library takes
     for N worlds of one rank each, which would all print and none communicate.
     """
-    promised = launched_size()
-    if promised in (None, 0, size):
-        return
+    if launched_size() not in (None, 0, size):
+        raise _strangers(f"{library} sees a world of {size}")
+
+
+def _strangers(seen: str) -> LaunchError:
     if "OMPI_COMM_WORLD_SIZE" in os.environ:
         launcher = "Open MPI's mpiexec"
     elif "SLURM_PROCID" in os.environ:
         launcher = "Slurm's srun"
     else:
         launcher = "MPICH's mpiexec"
-    raise LaunchError(
-        f"{launcher} started {promised} ranks, but {library} sees a world of {size}: they do not belong "
-        f"together. Run the command without mpiexec, or with the one in {os.path.dirname(sys.executable)}"
+    return LaunchError(
+        f"{launcher} started {launched_size()} ranks, but {seen}: they do not belong together. "
+        f"Run the command without mpiexec, or with the one in {os.path.dirname(sys.executable)}"
     )

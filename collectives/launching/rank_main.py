@@ -3,18 +3,22 @@
 import contextlib
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
-from collectives.launching.launched import launched_rank
+from collectives.launching.launched import LaunchError, launched_rank
 from collectives.launching.rank_notes import NOTES_VARIABLE, leave
 from collectives.launching.rank_processes import who_is_stopped
 from collectives.launching.shared_memory import mapped
+from collectives.launching.start_mpi import start_mpi
 
 
 def run_rank(main: Callable[[], int]) -> NoReturn:
     """Start MPI and end this process with the code that ``main`` returns, 0, 1 or 2, the same on every rank.
+
+    Under the mpiexec of another MPI library that is 2, after one line that says so.
 
     Anything that ``main`` raises ends the job on all ranks with code 3 after a line `rank N raised ...`, even
     KeyboardInterrupt or a SystemExit with code 0: the other ranks wait for this one. Under our launcher
@@ -23,11 +27,7 @@ def run_rank(main: Callable[[], int]) -> NoReturn:
     directory = os.environ.get(NOTES_VARIABLE)
     rank = launched_rank()
     try:
-        import mpi4py.MPI  # noqa: F401 - here, so that `begun` says that MPI has started
-
-        if directory is not None:
-            leave(directory, rank, "begun", "\n".join(mapped()))
-        code = main()
+        code = _start_and_run(main, rank, directory)
         if code not in (0, 1, 2):
             raise ValueError(f"main returned {code!r}: return 0, 1 or 2, and raise when the run cannot go on")
         sys.stdout.flush()
@@ -37,6 +37,20 @@ def run_rank(main: Callable[[], int]) -> NoReturn:
     except BaseException as error:
         _take_the_job_down(rank, error, directory)
     sys.exit(code)  # MPI finalises itself at exit
+
+
+def _start_and_run(main: Callable[[], int], rank: int, directory: str | None) -> int:
+    try:
+        start_mpi()
+    except LaunchError as error:  # on every rank, and none sees the others
+        if rank == 0:
+            print(error, file=sys.stderr)
+        else:
+            time.sleep(1.0)  # an mpiexec may end the job at the first code that is not 0
+        return 2
+    if directory is not None:
+        leave(directory, rank, "begun", "\n".join(mapped()))
+    return main()
 
 
 def _take_the_job_down(rank: int, error: BaseException, directory: str | None) -> NoReturn:

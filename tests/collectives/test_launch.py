@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from collectives.launching.launch import LaunchError, launch, launched_size
-from collectives.launching.launched import check_world, find_mpiexec
+from collectives.launching.launched import check_library, check_world, find_mpiexec
 
 HERE = Path(__file__).parent
+IS_OPEN_MPI = Path(find_mpiexec()).with_name("ompi_info").exists()
 LIMIT = 10  # seconds from a fault to an empty process table
 FOREIGN = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -292,3 +293,30 @@ def test_a_world_of_another_size_than_promised_names_launcher_library_and_way_ou
         LaunchError, match=r"MPICH's mpiexec started 4 ranks, but Open MPI sees a world of 1.*Run"
     ):
         check_world(1, "Open MPI")
+
+
+@pytest.mark.parametrize(
+    ("environment", "library"),
+    [
+        ({"OMPI_COMM_WORLD_SIZE": "4", "PMIX_RANK": "0"}, "MPICH Version: 5.0.2"),
+        ({"PMI_SIZE": "4", "PMI_RANK": "0"}, "Open MPI v5.0.11"),
+    ],
+)
+def test_a_launcher_and_a_library_that_are_strangers_are_found_before_mpi_aborts(
+    monkeypatch, environment, library
+):
+    for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "SLURM_PROCID"):
+        monkeypatch.delenv(name, raising=False)
+    check_library(library)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(LaunchError, match=rf"started 4 ranks, but the MPI library is {library}.*Run"):
+        check_library(library)
+
+
+def test_ranks_of_another_librarys_mpiexec_say_so_in_one_line(jobs):
+    names = ("PMI_RANK", "PMI_SIZE") if IS_OPEN_MPI else ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")
+    for rank, lines in ((0, 1), (3, 0)):
+        code, out, err = jobs.run("returns", "0", **dict(zip(names, (str(rank), "4"), strict=True)))
+        assert (code, out) == (2, "")
+        assert err.count("\n") == err.count("mpiexec started 4 ranks, but the MPI library is") == lines
