@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import click
@@ -11,8 +12,19 @@ EXIT_OK, EXIT_REFUTED, EXIT_USAGE, EXIT_RANK_DIED = 0, 1, 2, 3
 itself could not go on."""
 
 
-def run_command(command: click.Command, name: str) -> NoReturn:
-    """Run a click command and exit, with its faults in one line each on stderr."""
+def print_refusal(message: str) -> NoReturn:
+    """Say what is wrong with what the command was told, and exit."""
+    click.echo(message, err=True)
+    sys.exit(EXIT_USAGE)
+
+
+def run_command(
+    command: click.Command, name: str, refuse: Callable[[str], NoReturn] = print_refusal
+) -> NoReturn:
+    """Run a click command and exit, with its faults in one line each on stderr.
+
+    ``refuse`` is called with the line for wrong usage or input, after which nothing else happens.
+    """
     try:
         code = _run(command, name)
         sys.stdout.flush()  # here, where a full disk can still be told
@@ -20,8 +32,7 @@ def run_command(command: click.Command, name: str) -> NoReturn:
         click.echo(error.format_message())
         code = EXIT_USAGE
     except click.ClickException as error:
-        click.echo(f"{name}: {_line(error.format_message())}", err=True)
-        code = EXIT_USAGE
+        refuse(f"{name}: {_line(error.format_message())}")
     except click.Abort:
         code = 130  # as a shell reports Ctrl-C
     except Exception as error:

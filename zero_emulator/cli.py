@@ -1,5 +1,6 @@
 """The `zero-emulator` command: what it is told is checked before any rank starts."""
 
+import sys
 from collections.abc import Mapping
 from itertools import combinations
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any, NoReturn
 
 import click
 
-from collectives.command import run_command
+from collectives.command import print_refusal, run_command
 from collectives.launching.launched import launched_size
 from zero_emulator.bench import SIZES
 from zero_emulator.bench_job import BENCH_RANKS, BenchJob
@@ -18,7 +19,7 @@ from zero_emulator.jobs import Job
 from zero_emulator.ledger_cli import ledger
 from zero_emulator.machine_memory import check_memory
 from zero_emulator.outputs import Outputs
-from zero_emulator.ranks import run_on_ranks, world_size
+from zero_emulator.ranks import refuse_on_ranks, run_on_ranks, world_size
 from zero_emulator.rounding_cli import rounding
 from zero_emulator.run_options import DEFAULT, run_options
 from zero_emulator.strategies import STRATEGIES
@@ -112,10 +113,18 @@ def _check_apart(files: Mapping[str, Path | None]) -> None:
             raise ValueError(f"{option} and {other} are both {path}: name two files")
 
 
-commands.add_command(ledger)
-commands.add_command(rounding)
+ALONE = (ledger, rounding)
+"""Commands that start no rank. Under an mpiexec each process runs them for itself."""
+
+for command in ALONE:
+    commands.add_command(command)
+
+
+def _has_ranks() -> bool:
+    """Whether this process is a rank, of a command whose ranks meet."""
+    return launched_size() is not None and not {command.name for command in ALONE} & {*sys.argv[1:2]}
 
 
 def main() -> NoReturn:
     """The `zero-emulator` command."""
-    run_command(commands, "zero-emulator")
+    run_command(commands, "zero-emulator", refuse_on_ranks if _has_ranks() else print_refusal)

@@ -1,6 +1,7 @@
 """Where a command's ranks come from: threads, an mpiexec that we start, or one that somebody has started."""
 
 import os
+import platform
 import sys
 import traceback
 from collections.abc import Callable
@@ -8,7 +9,7 @@ from typing import NoReturn
 
 import click
 
-from collectives.command import EXIT_RANK_DIED
+from collectives.command import EXIT_RANK_DIED, EXIT_USAGE
 from collectives.launching.launch import launch
 from collectives.launching.launched import LaunchError, launched_size
 from collectives.launching.rank_main import run_rank
@@ -53,6 +54,14 @@ def run_on_ranks(num_ranks: int, transport: str, body: Body) -> NoReturn:
     run_rank(lambda: _run_as_mpi_rank(body))
 
 
+def refuse_on_ranks(message: str) -> NoReturn:
+    """Exit on all ranks with the code for wrong usage after one line, even if only this rank was told wrong.
+
+    The others would wait for it in MPI_Init: it must come, if only to tell them.
+    """
+    run_rank(lambda: _run_as_mpi_rank(lambda transport: EXIT_USAGE, refusal=message))
+
+
 def is_terminal(stream: str) -> bool:
     """Whether "stdout" or "stderr" of the command ends at a terminal; under a foreign mpiexec nobody knows.
 
@@ -63,10 +72,19 @@ def is_terminal(stream: str) -> bool:
     return launched_size() is None and bool(getattr(sys, stream).isatty())
 
 
-def _run_as_mpi_rank(body: Body) -> int:
+def _run_as_mpi_rank(body: Body, refusal: str | None = None) -> int:
     from collectives.transports.mpi import MPITransport
 
-    return body(MPITransport())
+    transport = MPITransport()
+    refusals = transport.exchange(refusal)
+    refused = [rank for rank, message in enumerate(refusals) if message is not None]
+    if not refused:
+        return body(transport)
+    if transport.rank == refused[0]:
+        alone = f" (on rank {refused[0]}, {platform.node()})" if set(refusals) != {refusal} else ""
+        click.echo(f"{refusal}{alone}", err=True)
+    transport.exchange(None)  # it has been said, before an mpiexec ends the job for our code
+    return EXIT_USAGE
 
 
 def _run_as_threads(num_ranks: int, body: Body) -> int:

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import platform
 import re
 import resource
 import subprocess
@@ -399,3 +400,20 @@ def test_under_an_mpiexec_the_command_takes_the_ranks_that_it_is_given() -> None
     code, out, err = run_for_real("train", *SMALL, "--json", prefix=(find_mpiexec(), "-n", "2"))
     assert (code, err, out.count("\n")) == (0, "", 1)
     assert json.loads(out)["world_size"] == 2
+
+
+def test_under_an_mpiexec_wrong_usage_of_all_ranks_is_told_once(tmp_path: Path) -> None:
+    code, out, err = run_for_real("train", "--lr", "-1", cwd=tmp_path, prefix=(find_mpiexec(), "-n", "3"))
+    assert code == 2
+    assert re.findall("zero-emulator: .*", out + err) == ["zero-emulator: --lr -1: give a number above 0"]
+
+
+def test_under_an_mpiexec_what_one_rank_alone_cannot_do_ends_them_all(tmp_path: Path) -> None:
+    """The others must not wait in MPI_Init for a rank that has left."""
+    right = ("-n", "2", sys.executable, "-m", "zero_emulator", "train", *SMALL)
+    wrong = ("train", *SMALL, "--data", "missing.npz")
+    code, out, err = run_for_real(*wrong, ":", *right, cwd=tmp_path, prefix=(find_mpiexec(), "-n", "1"))
+    assert code == 2
+    (line,) = re.findall("zero-emulator: .*", out + err)
+    assert line.endswith(f" (on rank 0, {platform.node()})")
+    assert "missing.npz" in line
