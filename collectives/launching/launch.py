@@ -22,6 +22,12 @@ from collectives.launching.witness import STOP_SIGNALS, signal_name
 
 __all__ = ["LaunchError", "launch", "launched_size"]
 
+# As -m does it, which would look into the current folder first: a random.py there is none of ours.
+_RUN_MODULE = (
+    "import sys; sys.path[:] = filter(None, sys.path); "
+    "import runpy; runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+)
+
 _SETTINGS = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",  # containers run as root
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -41,7 +47,8 @@ def launch(
 ) -> int:
     """Run ``python -m module arguments`` as ``num_ranks`` MPI ranks on this machine and return one exit code.
 
-    The module calls `rank_main.run_rank`. stdout and stderr are passed on, stdin is empty.
+    The module calls `rank_main.run_rank`, and is found where this process finds its own: the current folder
+    is no such place unless it is one here, too. stdout and stderr are passed on, stdin is empty.
 
     - 0, 1 or 2: the code that every rank returned.
     - 3, after one line on stderr that names the rank: one died, raised, left early, had not started MPI after
@@ -57,8 +64,9 @@ def launch(
         raise LaunchError(f"{num_ranks} ranks cannot run: ask for 1 or more")
     mpiexec = find_mpiexec()
     directory = tempfile.mkdtemp(prefix="collectives-")
-    witness = [sys.executable, "-m", "collectives.launching.witness", directory, str(identify(os.getpid()))]
-    command = [mpiexec, "-n", str(num_ranks), *witness, sys.executable, "-m", module, *arguments]
+    run = [sys.executable, "-c", _RUN_MODULE]
+    witness = [*run, "collectives.launching.witness", directory, str(identify(os.getpid()))]
+    command = [mpiexec, "-n", str(num_ranks), *witness, *run, module, *arguments]
     sys.stdout.flush()  # what the ranks say comes after it
     sys.stderr.flush()
     if start_limit is None:
@@ -90,6 +98,7 @@ def _start(command: Sequence[str], directory: str) -> "subprocess.Popen[bytes]":
     # These ranks run here: inside an allocation mpiexec would otherwise start them through srun, elsewhere.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "PBS_"))}
     home = {"HOME": os.path.expanduser("~")}  # Open MPI does not start without one
+    path = os.pathsep.join(map(os.path.abspath, sys.path))  # where this process finds its modules
     scratch = os.path.join(directory, SCRATCH)
     os.mkdir(scratch)
     with open(os.path.join(directory, BANNERS), "wb") as banners:
@@ -98,7 +107,7 @@ def _start(command: Sequence[str], directory: str) -> "subprocess.Popen[bytes]":
             stdin=subprocess.DEVNULL,
             stdout=banners,
             stderr=banners,
-            env=_SETTINGS | home | inherited | {"TMPDIR": scratch},
+            env=_SETTINGS | home | inherited | {"TMPDIR": scratch, "PYTHONPATH": path},
             start_new_session=True,  # Ctrl-C reaches the launcher alone, which ends the job in its own way
         )
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -102,6 +103,25 @@ def test_output_that_cannot_be_written_ends_the_job_with_one_line(jobs):
     assert lines == ["the ranks are ended, for what they print is lost: No space left on device"]
 
 
+def test_modules_in_the_current_folder_are_not_taken_for_ours(jobs, tmp_path):
+    for name in ("random", "numpy", "runpy", "types", "signal", "mpi4py", "collectives"):
+        (tmp_path / f"{name}.py").write_text("raise AssertionError('imported from the current folder')")
+    jobs.environment["PYTHONPATH"] = str(HERE.parent.parent)
+    words = [sys.executable, str(HERE / "launch_programs.py"), "returns", "0"]  # a command, not -m
+    result = subprocess.run(
+        words, env=jobs.environment, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (0, "4 ranks\n", "a word from rank 0\n")
+
+
+def test_modules_beside_the_command_are_found_by_its_ranks(jobs, tmp_path):
+    """As in a copy of the sources that nobody has installed."""
+    shutil.copy(HERE / "launch_programs.py", tmp_path)
+    jobs.environment["PYTHONPATH"] = str(HERE.parent.parent)
+    words = [sys.executable, str(tmp_path / "launch_programs.py"), "returns", "0"]
+    assert subprocess.run(words, env=jobs.environment, timeout=LIMIT, capture_output=True).returncode == 0
+
+
 @pytest.mark.parametrize("code", [0, 2])
 def test_a_code_that_all_ranks_return_is_the_code_of_the_command(jobs, code):
     assert jobs.run("returns", str(code)) == (code, "4 ranks\n", "a word from rank 0\n")
@@ -165,6 +185,7 @@ def test_a_rank_whose_witness_is_killed_is_missed_even_if_mpiexec_is_blind(
     monkeypatch.setattr("collectives.launching.launch.find_mpiexec", lambda: str(blind))
     for name, value in jobs.environment.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.syspath_prepend(HERE)
     start = time.monotonic()
     assert launch(1, "launch_programs", ["before_mpi", "witness_is_killed", "0"]) == 3
     assert time.monotonic() - start < LIMIT
