@@ -1,5 +1,15 @@
-"""`python -m collectives`."""
+"""The `collectives` command, and `python -m collectives`."""
 
-from collectives.cli import main
+from collectives.quiet_start import end_quietly_on_ctrl_c
 
-main()
+
+def main() -> None:
+    """Import the command, which takes a moment, and run it."""
+    end_quietly_on_ctrl_c()
+    from collectives.cli import main as command
+
+    command()
+
+
+if __name__ == "__main__":
+    main()

@@ -7,6 +7,8 @@ from typing import Any, NoReturn
 
 import click
 
+from collectives.quiet_start import raise_on_ctrl_c
+
 EXIT_OK, EXIT_REFUTED, EXIT_USAGE, EXIT_RANK_DIED = 0, 1, 2, 3
 """All holds; a proof or an audit failed; wrong usage or input; a rank died, a wait timed out, or the command
 itself could not go on."""
@@ -26,6 +28,7 @@ def run_command(
     ``refuse`` is called with the line for wrong usage or input, after which nothing else happens.
     """
     try:
+        raise_on_ctrl_c()
         code = _run(command, name)
         sys.stdout.flush()  # here, where a full disk can still be told
     except click.exceptions.NoArgsIsHelpError as error:

@@ -10,7 +10,7 @@ from typing import NoReturn
 import click
 
 from collectives.command import EXIT_RANK_DIED, EXIT_USAGE
-from collectives.launching.launch import launch
+from collectives.launching.launch import MAX_RANKS, launch
 from collectives.launching.launched import LaunchError, launched_size
 from collectives.launching.rank_main import run_rank
 from collectives.transports.base import Transport, TransportError
@@ -31,6 +31,8 @@ def world_size(asked: int | None, transport: str, *, default: int = DEFAULT_RANK
         raise ValueError("--transport threads under an mpiexec, whose ranks would each run it: leave one out")
     if asked is not None and asked < 1:
         raise ValueError(f"--ranks {asked}: give 1 or more")
+    if asked is not None and asked > MAX_RANKS and not given:
+        raise ValueError(f"--ranks {asked}: give {MAX_RANKS} or fewer, which this one machine has to run")
     if given and asked is not None and asked != given:
         raise ValueError(f"--ranks {asked} under an mpiexec that started {given} ranks: leave --ranks out")
     return given or asked or default

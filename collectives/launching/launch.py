@@ -22,6 +22,9 @@ from collectives.launching.witness import STOP_SIGNALS, signal_name
 
 __all__ = ["LaunchError", "launch", "launched_size"]
 
+MAX_RANKS = 1024
+"""Each is two processes and about 50 MB of memory: more is a slip of the finger, and a machine that swaps."""
+
 # As -m does it, which would look into the current folder first: a random.py there is none of ours.
 _RUN_MODULE = (
     "import sys; sys.path[:] = filter(None, sys.path); "
@@ -58,40 +61,48 @@ def launch(
     - 128 + n: signal n (Ctrl-C, SIGTERM, SIGHUP) stopped the launcher.
 
     No process is left behind in any case, nor when the launcher itself is killed. Raises LaunchError without
-    an mpiexec or with ``num_ranks`` below 1.
+    an mpiexec, or with ``num_ranks`` that are not 1 to MAX_RANKS.
     """
     if num_ranks < 1:
         raise LaunchError(f"{num_ranks} ranks cannot run: ask for 1 or more")
+    if num_ranks > MAX_RANKS:
+        raise LaunchError(f"{num_ranks} ranks are too many for one machine: ask for {MAX_RANKS} or fewer")
     mpiexec = find_mpiexec()
-    directory = tempfile.mkdtemp(prefix="collectives-")
-    run = [sys.executable, "-c", _RUN_MODULE]
-    witness = [*run, "collectives.launching.witness", directory, str(identify(os.getpid()))]
-    command = [mpiexec, "-n", str(num_ranks), *witness, *run, module, *arguments]
-    sys.stdout.flush()  # what the ranks say comes after it
-    sys.stderr.flush()
     if start_limit is None:
         start_limit = 60.0 + num_ranks  # on a single core they all start MPI at the end of that time
-    limits = Limits(start_limit, last_rank_limit)
-    try:
-        with ranks_output(directory) as pipes, _stop_signals() as stopped:
-            job = _start(command, directory)
-            try:
-                reason = watch(job, directory, num_ranks, pipes, stopped, limits)
-                notes = read_notes(directory, "done", "failed", "died", "ended")  # before we kill anybody
-            finally:
-                _end(job, directory)
-            while pass_on(pipes, 0):
-                pass
-        if stopped:
-            say(f"stopped by signal {stopped[0]} ({signal_name(stopped[0])})")
-            return 128 + stopped[0]
-        return verdict(notes, num_ranks, reason, job.returncode, directory)
-    except OutputLostError as error:
-        with contextlib.suppress(OSError):
-            say(f"the ranks are ended, for what they print is lost: {error.strerror}")
-        return 3
-    finally:
-        remove(directory)
+    sys.stdout.flush()  # what the ranks say comes after it
+    sys.stderr.flush()
+    with _stop_signals() as stopped:  # from here on there is something to tidy up
+        directory = tempfile.mkdtemp(prefix="collectives-")
+        run = [sys.executable, "-c", _RUN_MODULE]
+        witness = [*run, "collectives.launching.witness", directory, str(identify(os.getpid()))]
+        command = [mpiexec, "-n", str(num_ranks), *witness, *run, module, *arguments]
+        try:
+            return _run(command, directory, num_ranks, Limits(start_limit, last_rank_limit), stopped)
+        except OutputLostError as error:
+            with contextlib.suppress(OSError):
+                say(f"the ranks are ended, for what they print is lost: {error.strerror}")
+            return 3
+        finally:
+            remove(directory)
+
+
+def _run(
+    command: Sequence[str], directory: str, num_ranks: int, limits: Limits, stopped: Sequence[int]
+) -> int:
+    with ranks_output(directory) as pipes:
+        job = _start(command, directory)
+        try:
+            reason = watch(job, directory, num_ranks, pipes, stopped, limits)
+            notes = read_notes(directory, "done", "failed", "died", "ended")  # before we kill anybody
+        finally:
+            _end(job, directory)
+        while pass_on(pipes, 0):
+            pass
+    if stopped:
+        say(f"stopped by signal {stopped[0]} ({signal_name(stopped[0])})")
+        return 128 + stopped[0]
+    return verdict(notes, num_ranks, reason, job.returncode, directory)
 
 
 def _start(command: Sequence[str], directory: str) -> "subprocess.Popen[bytes]":

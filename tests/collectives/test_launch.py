@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from pathlib import Path
@@ -283,9 +284,28 @@ def test_without_an_mpiexec_the_error_says_what_to_install(monkeypatch, tmp_path
         launch(4, "launch_programs", [])
 
 
-def test_no_ranks_are_refused():
-    with pytest.raises(LaunchError, match="0 ranks"):
-        launch(0, "launch_programs", [])
+@pytest.mark.parametrize(
+    ("num_ranks", "way_out"), [(0, "ask for 1 or more"), (1025, "ask for 1024 or fewer")]
+)
+def test_a_number_of_ranks_that_cannot_run_is_refused(num_ranks, way_out):
+    with pytest.raises(LaunchError, match=f"{num_ranks} ranks .*: {way_out}"):
+        launch(num_ranks, "launch_programs", [])
+
+
+def test_ctrl_c_before_the_ranks_have_started_leaves_nothing_behind(monkeypatch, capfd):
+    made = []
+
+    def interrupted(**settings):
+        made.append(make(**settings))
+        signal.raise_signal(signal.SIGINT)
+        return made[0]
+
+    make = tempfile.mkdtemp
+    monkeypatch.syspath_prepend(HERE)
+    monkeypatch.setattr(tempfile, "mkdtemp", interrupted)
+    assert launch(1, "launch_programs", ["one_returns", "0"]) == 130
+    assert capfd.readouterr().err == "stopped by signal 2 (SIGINT)\n"
+    assert not os.path.exists(made[0])
 
 
 @pytest.mark.parametrize(

@@ -171,6 +171,14 @@ def test_another_number_of_ranks_than_mpiexec_started_is_refused(command: Any, m
 
 
 @pytest.mark.usefixtures("no_rank_starts")
+@pytest.mark.parametrize("transport", ["mpi", "threads"])
+def test_more_ranks_than_a_machine_can_run_are_refused_with_the_limit(command: Any, transport: str) -> None:
+    code, out, err = command("bench", "--ranks", 100000, "--transport", transport)
+    assert (code, out) == (2, "")
+    assert err == ("zero-emulator: --ranks 100000: give 1024 or fewer, which this one machine has to run\n")
+
+
+@pytest.mark.usefixtures("no_rank_starts")
 def test_threads_under_an_mpiexec_are_refused(command: Any, monkeypatch: Any) -> None:
     """Every rank of it would run them all, print, and write the same files."""
     monkeypatch.setattr("zero_emulator.ranks.launched_size", lambda: 2)
