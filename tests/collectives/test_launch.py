@@ -163,11 +163,11 @@ def test_a_rank_that_never_follows_the_others_is_named_after_the_limit(jobs):
 
 
 def test_a_rank_that_is_stopped_before_mpi_starts_is_named_after_the_limit(jobs):
-    code, _, err = jobs.run("before_mpi", "stops", "2", START_LIMIT="2")
+    code, _, err = jobs.run("before_mpi", "stops", "2", START_LIMIT="3")
     jobs.assert_all_gone()
     assert code == 3
     assert re.fullmatch(
-        r"ranks [0123, ]*2[3, ]* had not started MPI after 2 s without news \(rank 2 is stopped\)\n", err
+        r"ranks [0123, ]*2[3, ]* had not started MPI after 3 s without news \(rank 2 is stopped\)\n", err
     )
 
 
