@@ -3,6 +3,7 @@
 from collectives.algorithms import Algorithm
 from collectives.schedule import Block, Recv, Send, Step
 from collectives.table import counted, format_table
+from collectives.well_formed import checked_steps, most_steps
 
 
 def show(algorithm: Algorithm, world_size: int) -> str:
@@ -10,7 +11,8 @@ def show(algorithm: Algorithm, world_size: int) -> str:
 
     ``2>1`` sends block 2 to rank 1, ``0<3`` receives block 0 from rank 3, ``0<3+`` combines it with its own.
     """
-    columns = [list(algorithm.schedule(rank, world_size)) for rank in range(world_size)]
+    limit = most_steps(world_size, len(algorithm.collective.contributors(world_size)))
+    columns = [list(checked_steps(algorithm, rank, world_size, limit)) for rank in range(world_size)]
     num_steps = max(map(len, columns))
     head = ["step", *(f"rank {rank}" for rank in range(world_size))]
     rows = [

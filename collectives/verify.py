@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from collectives.algorithms import Algorithm
 from collectives.schedule import Block, Recv, ScheduleError, Send, Step
+from collectives.well_formed import checked_steps, most_steps
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ def verify(algorithm: Algorithm, world_size: int) -> Proof:
     Unless it declares that it is for operators that commute, the operands must also stand in rank order.
     Raises ScheduleError: a counterexample with rank, step and block. Takes time in proportion to messages.
     """
+    if world_size < 1:
+        raise ValueError(f"a world of {world_size} ranks: give 1 or more")
     walk = _Walk(algorithm, world_size)
     walk.run()
     for rank in walk.ranks:
@@ -85,6 +88,7 @@ class _Walk:
         self.world_size = world_size
         contributors = algorithm.collective.contributors(world_size)
         self.needed = {block: sum(1 << rank for rank in ranks) for block, ranks in contributors.items()}
+        self.limit = most_steps(world_size, len(contributors))
         self.ranks = [self._start(rank) for rank in range(world_size)]
         # By (sender, receiver): what has been posted and has not met its other end. One of the two is empty.
         self.sends: dict[tuple[int, int], deque[_Posted]] = defaultdict(deque)
@@ -93,7 +97,8 @@ class _Walk:
     def _start(self, rank: int) -> _Rank:
         own = _Value(1 << rank, rank, rank, True)
         blocks = self.algorithm.collective.starts_with(rank, self.world_size)
-        return _Rank(rank, self.algorithm.schedule(rank, self.world_size), dict.fromkeys(blocks, own))
+        steps = checked_steps(self.algorithm, rank, self.world_size, self.limit)
+        return _Rank(rank, steps, dict.fromkeys(blocks, own))
 
     def run(self) -> None:
         ready = deque(self.ranks)
@@ -114,8 +119,6 @@ class _Walk:
         """Post one operation; yields the ranks whose operations have met."""
         operation = rank.step[place]
         peer = operation.peer
-        if not 0 <= peer < self.world_size or peer == rank.rank:
-            raise self._error(rank, f"has peer {peer}: another rank below {self.world_size} is needed")
         if isinstance(operation, Send):
             values = tuple(self._held(rank, block, "sends") for block in operation.blocks)
             pair = rank.rank, peer
@@ -170,6 +173,8 @@ class _Walk:
     def check_promise(self, rank: _Rank) -> None:
         for block in self.algorithm.collective.ends_with(rank.rank, self.world_size):
             value = rank.blocks.get(block, _Value(0, 0, 0, True))
+            if block not in self.needed:
+                raise ScheduleError(f"{self._name()}: block {block} is promised, and no rank starts with it")
             needed = self.needed[block]
             fault = ""
             if value.ranks != needed:
