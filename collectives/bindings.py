@@ -1,9 +1,11 @@
-"""The bindings that a Communicator remembers: no more than are worth their memory."""
+"""The bindings that a Communicator remembers, of proved algorithms: no more than are worth their memory."""
 
 from collections import OrderedDict
+from weakref import WeakKeyDictionary
 
-from collectives.algorithms import Algorithm
+from collectives.algorithms import ALGORITHMS, Algorithm
 from collectives.engine import Binding, bind
+from collectives.verify import verify
 
 MAX_ROUNDS = 2**15
 """Of all bindings together, about 20 MB: one of many chunks takes the room of hundreds of ordinary ones."""
@@ -15,6 +17,7 @@ class Bindings:
     def __init__(self, max_rounds: int = MAX_ROUNDS) -> None:
         self._max_rounds = max_rounds
         self._known: OrderedDict[tuple[object, ...], Binding] = OrderedDict()
+        self._proved: WeakKeyDictionary[Algorithm, set[int]] = WeakKeyDictionary()  # for these world sizes
         self.num_rounds = 0
 
     def get(
@@ -26,10 +29,14 @@ class Bindings:
         in_place: bool,
         num_chunks: int,
     ) -> Binding:
-        """The binding of one rank's plan to blocks of ``sizes`` elements of ``itemsize`` bytes."""
+        """The binding of one rank's plan to blocks of ``sizes`` elements of ``itemsize`` bytes.
+
+        ScheduleError if the algorithm breaks its promise on so many ranks.
+        """
         key = algorithm, rank, sizes, itemsize, in_place, num_chunks
         binding = self._known.get(key)
         if binding is None:
+            self._prove(algorithm, len(sizes))
             binding = self._known[key] = bind(algorithm, rank, sizes, itemsize, in_place, num_chunks)
             self.num_rounds += _rounds(binding)
             while self.num_rounds > self._max_rounds and len(self._known) > 1:
@@ -37,6 +44,13 @@ class Bindings:
         else:
             self._known.move_to_end(key)
         return binding
+
+    def _prove(self, algorithm: Algorithm, world_size: int) -> None:
+        """Once for an algorithm of the caller's own: those of the table are proved by the tests."""
+        if algorithm in ALGORITHMS.values() or world_size in self._proved.get(algorithm, ()):
+            return
+        verify(algorithm, world_size)
+        self._proved.setdefault(algorithm, set()).add(world_size)
 
 
 def _rounds(binding: Binding) -> int:

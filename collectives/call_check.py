@@ -36,7 +36,7 @@ def describe(
     return _record(text)
 
 
-def describe_refusal(collective: str, error: ValueError) -> bytes:
+def describe_refusal(collective: str, error: Exception) -> bytes:
     """The record of a call that this rank cannot make: the others are told instead of left waiting."""
     return _record(f"{collective}, but cannot: {error}")
 

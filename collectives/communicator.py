@@ -15,6 +15,7 @@ from collectives.engine import place
 from collectives.ledger import Call, Label
 from collectives.operators import Operator, find_operator
 from collectives.prepared import PreparedCollective
+from collectives.schedule import ScheduleError
 from collectives.scratch import ScratchPool
 from collectives.transports.base import TIME_LIMIT, Transport, TransportError
 from collectives.transports.in_flight import Flight
@@ -35,6 +36,7 @@ class Communicator:
     Works may be awaited in any, and waiting for one thing moves all the others. Arrays are C-contiguous
     and seen flat. Block r, of sizes[r] elements, belongs to rank r; without ``sizes`` the cut is even_cut. An
     input is only read, and must not be changed until its Work is done; with IN_PLACE the output is the input.
+    An algorithm of the caller's own is proved before it first runs: ScheduleError says where it breaks.
 
     ``check``: whether ranks first compare what they are about to call, so that a difference is an error on
     all of them; costs 128 (world_size - 1) control bytes a call. Without it a difference is a hang until the
@@ -167,12 +169,12 @@ class Communicator:
     def _start(self, collective: str, *arguments: Any) -> Work:
         try:
             prepared, scratch = self._prepare(self._take_tags, collective, *arguments)
-        except ValueError as error:
+        except (ValueError, ScheduleError) as error:
             self._tell(collective, error)
             raise
         return prepared.start(when_done=lambda: self._scratch.give_back(scratch))
 
-    def _tell(self, collective: str, error: ValueError) -> None:
+    def _tell(self, collective: str, error: Exception) -> None:
         """Take part in the call's check all the same, so that the others hear why this rank does not call."""
         if not self.check or self.world_size == 1:
             return
