@@ -8,11 +8,20 @@ from typing import Any
 import numpy.typing as npt
 
 from collectives.algorithms import Algorithm, find_algorithm
-from collectives.arguments import IN_PLACE, InPlace, block_sizes, check_arrays, check_operator, flat
+from collectives.arguments import (
+    IN_PLACE,
+    InPlace,
+    block_sizes,
+    check_arrays,
+    check_operator,
+    check_settings,
+    flat,
+)
 from collectives.bindings import Bindings
 from collectives.call_check import CallMismatchError, describe, describe_refusal
 from collectives.engine import place
 from collectives.ledger import Call, Label
+from collectives.meetings import exchange, split
 from collectives.operators import Operator, find_operator
 from collectives.prepared import PreparedCollective
 from collectives.schedule import ScheduleError
@@ -55,8 +64,7 @@ class Communicator:
         check: bool = True,
         chunk_bytes: int | None = None,
     ) -> None:
-        if chunk_bytes is not None and chunk_bytes < 1:
-            raise ValueError(f"chunks of {chunk_bytes} bytes: give 1 or more, or None for one chunk a block")
+        check_settings(transport, time_limit, chunk_bytes)
         self.transport = transport
         self.rank, self.world_size = transport.rank, transport.world_size
         self.check, self.chunk_bytes = check, chunk_bytes
@@ -131,10 +139,10 @@ class Communicator:
     def split(self, color: int | None, key: int = 0) -> "Communicator | None":
         """A Communicator with the same settings among the ranks of the same color, ordered by key, then rank.
 
-        Every rank calls it; None where color is None.
+        Every rank calls it; None where color is None. Colors are 0 or more; ValueError on all if one is not.
         """
         self._num_splits += 1
-        part = self.transport.split(color, key, self.time_limit)
+        part = split(self.transport, color, key, self.time_limit)
         if part is None or color is None:
             return None
         communicator = Communicator(
@@ -145,7 +153,7 @@ class Communicator:
 
     def exchange(self, value: object) -> list[Any]:
         """Every rank's value, on every rank, by the transport's own means and uncounted: for reports."""
-        return self.transport.exchange(value, self.time_limit)
+        return exchange(self.transport, value, self.time_limit)
 
     @contextmanager
     def labelled(self, label: Label) -> Iterator[None]:

@@ -39,6 +39,6 @@ def find_operator(operator: str | Operator) -> Operator:
     """The operator of that name, or the one given; ValueError names those that exist."""
     if isinstance(operator, Operator):
         return operator
-    if operator not in OPERATORS:
+    if not isinstance(operator, str) or operator not in OPERATORS:
         raise ValueError(f"no operator {operator!r}: there are {', '.join(OPERATORS)}, or give an Operator")
     return OPERATORS[operator]

@@ -34,13 +34,15 @@ ALGORITHMS = {(algorithm.name, algorithm.collective.name): algorithm for algorit
 
 def find_algorithm(name: str | Algorithm, collective: str) -> Algorithm:
     """The algorithm of that name for that collective, or the one given; ValueError names those that exist."""
+    if not isinstance(collective, str) or collective not in COLLECTIVES:
+        raise ValueError(f"no collective {collective!r}: there are {', '.join(COLLECTIVES)}")
     if isinstance(name, Algorithm):
         if name.collective.name != collective:
             raise ValueError(f"{name} is not an algorithm for {collective}")
+        if name.collective != COLLECTIVES[collective]:
+            raise ValueError(f"{name} has a promise of its own: make it with the one of promises.py")
         return name
-    if collective not in COLLECTIVES:
-        raise ValueError(f"no collective {collective!r}: there are {', '.join(COLLECTIVES)}")
-    if (name, collective) not in ALGORITHMS:
+    if not isinstance(name, str) or (name, collective) not in ALGORITHMS:
         known = ", ".join(n for n, c in ALGORITHMS if c == collective)
         raise ValueError(f"no algorithm {name!r} for {collective}: there are {known}")
     return ALGORITHMS[name, collective]

@@ -74,6 +74,12 @@ class Transport(ABC):
         TransportError after ``limit`` seconds without news.
         """
 
+    def agree(self, fault: str | None, limit: float | None = TIME_LIMIT) -> None:
+        """Go on if no rank has a fault; otherwise ValueError on all of them. Set-up, and so not counted."""
+        for rank, told in enumerate(self.exchange(fault, limit)):
+            if told is not None:
+                raise ValueError(f"rank {rank} {told}")
+
     def close(self, limit: float | None = TIME_LIMIT) -> None:
         """Give back what the transport holds. Every rank calls it."""
 
@@ -132,6 +138,9 @@ class WrappedTransport(Transport):
 
     def exchange(self, value: object, limit: float | None = TIME_LIMIT) -> list[Any]:
         return self._inner.exchange(value, limit)
+
+    def agree(self, fault: str | None, limit: float | None = TIME_LIMIT) -> None:
+        self._inner.agree(fault, limit)
 
     def pause(self, waited: float) -> None:
         self._inner.pause(waited)

@@ -270,63 +270,6 @@ def test_an_operator_that_does_not_commute_sees_its_operands_in_rank_order(
     run_ranks(body, chunk_bytes=chunk_bytes)
 
 
-def refuse(
-    comm: Communicator, match: str, input: Any, output: Any, call: str = "all_reduce", **how: Any
-) -> None:
-    with pytest.raises(ValueError, match=match):
-        getattr(comm, call)(input, output, **how)
-
-
-def test_what_cannot_be_done_is_refused_with_the_numbers_before_a_byte_moves(run_ranks) -> None:
-    def body(comm: Communicator) -> None:
-        size, four = comm.world_size, np.zeros(4)
-        read_only = np.zeros(4)
-        read_only.flags.writeable = False
-        both = np.zeros(8)
-        refuse(comm, "no algorithm 'star' for all_reduce: there are ", four, np.zeros(4), algorithm="star")
-        refuse(comm, "no operator 'mean': there are sum, prod, max, min", four, np.zeros(4), operator="mean")
-        refuse(comm, "the input is float64, the output float32", four, np.zeros(4, np.float32))
-        refuse(comm, "the output is read-only", four, read_only)
-        refuse(comm, r"the input of shape \(4,\) is not C-contiguous", np.zeros(8)[::2], np.zeros(4))
-        refuse(comm, r"the output of shape \(2, 2\) is not C-contiguous", four, np.zeros((2, 2)).T)
-        refuse(comm, "share memory: pass IN_PLACE", both[:5], both[3:])
-        refuse(comm, "share memory: pass IN_PLACE", four, four)
-        refuse(comm, "the input is a MaskedArray", np.ma.masked_array(four), np.zeros(4))
-        refuse(comm, "the output is a matrix", four, np.zeros(4).view(np.matrix))
-        refuse(comm, "the input is list of no dtype", [1, 2], np.zeros(2))
-        refuse(comm, "the output is ndarray of object", four, np.array([None] * 4))
-        refuse(comm, "need 5 elements of input and 5 of output, there are 4 and 5", four, np.zeros(5))
-        refuse(
-            comm, rf"block sizes .* for {size} ranks: one a rank", four, np.zeros(4), sizes=(4,) * (size + 1)
-        )
-        refuse(comm, "0 or more", four, np.zeros(4), sizes=(-1,) * size)
-        refuse(comm, "elements of input", four, np.zeros(4), sizes=(5,) * size)
-        ring = Algorithm("chain", ALL_REDUCE, chain)
-        refuse(
-            comm,
-            "chain all_reduce is not an algorithm for all_gather",
-            four,
-            np.zeros(4 * size),
-            "all_gather",
-            algorithm=ring,
-        )
-        with pytest.raises(TypeError):
-            comm.all_reduce(four, np.zeros(4), sizes=[4.5] + [0] * (size - 1))  # type: ignore[list-item]
-        assert comm.transport.ledger.sent("training") == 0  # type: ignore[attr-defined]  # the others are told why
-        comm.all_reduce(four, np.zeros(4)).wait()
-
-    run_ranks(body, wrap=lambda inner: MeteredTransport(inner, Ledger()))
-
-
-@pytest.mark.parametrize("chunk_bytes", [0, -1])
-def test_chunks_of_no_bytes_are_refused(run_ranks, chunk_bytes: int) -> None:
-    def body(comm: Communicator) -> None:
-        with pytest.raises(ValueError, match=f"chunks of {chunk_bytes} bytes: give 1 or more"):
-            Communicator(comm.transport, chunk_bytes=chunk_bytes)
-
-    run_ranks(body)
-
-
 def test_arrays_of_any_shape_are_seen_flat(run_ranks) -> None:
     def body(comm: Communicator) -> None:
         matrix = np.arange(6).reshape(2, 3) + comm.rank
