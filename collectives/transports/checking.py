@@ -1,7 +1,8 @@
-"""Any transport, watched: no memory in flight is written, and none that is awaited is used twice.
+"""Any transport, watched: no memory in flight is written, and none that is awaited is used twice or read.
 
 Schedules name no memory, so a proof of the schedule says nothing of the engine's buffers: this does. It keeps
-the address ranges in flight, and a fingerprint of every send, for as long as the transport owns them.
+the address ranges in flight, and a fingerprint of every send, for as long as the transport owns them. What is
+awaited is poisoned, so that numbers which were read too early cannot pass for those that were to come.
 """
 
 import zlib
@@ -13,6 +14,10 @@ from collectives.transports.base import Array, Messages, Pending, Transport, Wra
 
 class BufferHazardError(AssertionError):
     """Memory in flight was overwritten, or is posted again while a message still writes it."""
+
+
+POISON = 0xFF
+"""Not a number in every float, -1 in every integer."""
 
 
 class _Message(NamedTuple):
@@ -41,7 +46,7 @@ class _Checked(NamedTuple):
 
 
 class CheckingTransport(WrappedTransport):
-    """Wraps ``inner`` and raises BufferHazardError, with both messages named."""
+    """Wraps ``inner``, poisons what is awaited, and raises BufferHazardError, with both messages named."""
 
     def __init__(self, inner: Transport, in_use: list[_Range] | None = None) -> None:
         super().__init__(inner)
@@ -51,6 +56,8 @@ class CheckingTransport(WrappedTransport):
         ranges = [self._range(data, True, _Message(origin, "from", peer)) for peer, data in recvs]
         ranges += [self._range(data, False, _Message(origin, "to", peer)) for peer, data in sends]
         fingerprints = [(data, zlib.crc32(data.data), _Message(origin, "to", peer)) for peer, data in sends]
+        for _, data in recvs:
+            data.fill(POISON)
         return _Checked(self._inner.post(sends, recvs, tag, origin), ranges, fingerprints)
 
     def _range(self, data: Array, writes: bool, what: _Message) -> _Range:

@@ -1,12 +1,16 @@
 """The buffer check must fire: engines that break the rules of memory in flight, and one that keeps them."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from collectives.communicator import Communicator
+from collectives.communicator import IN_PLACE, Communicator
+from collectives.engine import place
 from collectives.ledger import Call, Label, Origin
-from collectives.transports.base import Array
+from collectives.transports.base import Array, Transport
 from collectives.transports.checking import BufferHazardError, CheckingTransport
+from collectives.transports.delaying import DelayingTransport
 from collectives.transports.threads import ThreadWorld
 
 FIRST, SECOND = (Origin(Call(number, "all_gather", "ring", Label()), 0, 0) for number in (0, 1))
@@ -88,6 +92,40 @@ def test_memory_is_free_again_once_it_has_landed() -> None:
     assert into.tolist() == [*range(16)]
 
 
+def test_memory_that_is_awaited_holds_no_number_until_it_has_arrived() -> None:
+    sender, receiver, memory = pair()
+    into = memory.copy()  # the very numbers that will come
+    receive = receiver.post([], [(0, into[:8])], 0, FIRST)
+    assert np.isnan(into[:8].view(np.float32)).all()
+    assert into[8:].tolist() == memory[8:].tolist()
+    sender.post([(1, memory[:8])], [], 0, FIRST)
+    assert receiver.landed(receive)
+    assert into.tolist() == memory.tolist()
+
+
+@pytest.mark.on_threads
+@pytest.mark.parametrize("world_size", [2])
+def test_an_engine_that_combines_before_arrival_is_caught_though_the_memory_held_the_right_numbers(
+    run_ranks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hasty(*arguments: Any) -> Any:
+        return tuple(one._replace(copies=one.copies + one.effects, effects=[]) for one in place(*arguments))
+
+    def body(comm: Communicator) -> bool:
+        def summed() -> list[float]:
+            numbers = np.arange(4.0) + comm.rank
+            comm.all_reduce(IN_PLACE, numbers).wait()
+            return numbers.tolist()
+
+        assert summed() == [1, 3, 5, 7], "the scratch memory holds the other rank's numbers from here on"
+        comm.exchange("now")
+        monkeypatch.setattr("collectives.communicator.place", hasty)
+        comm.exchange("patched")
+        return summed() == [1, 3, 5, 7]
+
+    assert not all(run_ranks(body, check=False))
+
+
 @pytest.mark.ranks(min=2)
 def test_an_input_changed_by_the_caller_while_in_flight_is_reported(run_ranks) -> None:
     def body(comm: Communicator) -> None:
@@ -101,9 +139,6 @@ def test_an_input_changed_by_the_caller_while_in_flight_is_reported(run_ranks) -
             with pytest.raises(BufferHazardError, match="was overwritten while it was in flight"):
                 work.wait()
         comm.exchange(None)
-
-    from collectives.transports.base import Transport
-    from collectives.transports.delaying import DelayingTransport
 
     class Holding(DelayingTransport):
         """Nothing lands before the caller has had the time to do harm."""
