@@ -89,12 +89,31 @@ def test_a_work_that_was_polled_to_its_end_is_not_in_flight(run_ranks) -> None:
     run_ranks(body)
 
 
-def test_closing_with_a_work_in_flight_is_refused_with_their_number(run_ranks) -> None:
+@pytest.mark.ranks(min=2)
+def test_closing_is_refused_until_the_works_in_flight_are_over_and_leaves_nothing_behind(run_ranks) -> None:
     def body(comm: Communicator) -> None:
-        work, _ = start_gather(comm, 1)
-        with pytest.raises(ValueError, match="1 collectives are in flight"):
-            comm.close()
-        work.wait()
+        part = comm.split(0)
+        assert part is not None
+        in_flight = part.transport.in_flight
+        if comm.rank == 0:
+            comm.exchange("the others have been refused")
+        flights = [start_gather(part, value) for value in range(2)]
+        outer, outer_output = start_gather(comm, 7)
+        if comm.rank:
+            for _ in range(2):
+                with pytest.raises(
+                    ValueError, match="2 collectives are in flight: wait for them before clos"
+                ):
+                    part.close()
+            comm.exchange("the others have been refused")
+        for value, (work, output) in enumerate(flights):
+            work.wait()
+            assert output.tolist() == gathered(comm, value), "the refusal has harmed nothing"
+        part.close()
+        assert all(work.tags is not part.transport.tags for work in in_flight.works)
+        outer.wait()
+        assert outer_output.tolist() == gathered(comm, 7), "the whole goes on without its part"
+        assert in_flight.works == in_flight.failed == []
 
     run_ranks(body)
 
