@@ -119,7 +119,7 @@ def test_an_engine_that_combines_before_arrival_is_caught_though_the_memory_held
 
         assert summed() == [1, 3, 5, 7], "the scratch memory holds the other rank's numbers from here on"
         comm.exchange("now")
-        monkeypatch.setattr("collectives.communicator.place", hasty)
+        monkeypatch.setattr("collectives.caller.place", hasty)
         comm.exchange("patched")
         return summed() == [1, 3, 5, 7]
 

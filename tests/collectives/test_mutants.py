@@ -307,7 +307,7 @@ def combined_before_arrival(patch: pytest.MonkeyPatch) -> None:
         # What would be done when a message has landed is done while it is on its way.
         return tuple(one._replace(copies=one.copies + one.effects, effects=[]) for one in place(*arguments))
 
-    patch.setattr("collectives.communicator.place", hasty)
+    patch.setattr("collectives.caller.place", hasty)
 
 
 MUTANTS: list[tuple[Mutate, Callable[[], None]]] = [

@@ -1,0 +1,129 @@
+"""One call, from its arguments to messages in flight: settled, compared with the other ranks', started."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import lru_cache, partial
+from typing import NamedTuple
+
+from collectives.algorithms import Algorithm, find_algorithm
+from collectives.arguments import (
+    Array,
+    InPlace,
+    block_sizes,
+    check_arrays,
+    check_operator,
+    check_settings,
+    flat,
+)
+from collectives.bindings import Bindings
+from collectives.call_check import CallMismatchError, describe, describe_refusal
+from collectives.engine import place
+from collectives.ledger import Call, Label
+from collectives.operators import Operator, find_operator
+from collectives.prepared import PreparedCollective
+from collectives.schedule import ScheduleError
+from collectives.scratch import ScratchPool
+from collectives.settling import keep_tags, take_tags
+from collectives.transports.base import Transport
+from collectives.work import CollectiveTimeoutError, Work
+
+MAX_CHUNKS = 1024
+"""Of a block, and so lanes of a call: chunks grow beyond ``chunk_bytes`` rather than use up MPI's tags."""
+
+
+class Request(NamedTuple):
+    """What the caller has asked for, not yet looked at."""
+
+    collective: str
+    algorithm: str | Algorithm
+    input: Array | InPlace
+    output: Array
+    sizes: Sequence[int] | None
+    operator: str | Operator
+
+
+class Caller:
+    """Makes the calls of one rank: what a Communicator does behind its face, and remembers between calls."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        time_limit: float,
+        check: bool,
+        chunk_bytes: int | None,
+    ) -> None:
+        check_settings(transport, time_limit, chunk_bytes)
+        self.transport = transport
+        self.rank, self.world_size = transport.rank, transport.world_size
+        self.time_limit, self.check, self.chunk_bytes = time_limit, check, chunk_bytes
+        self.label = Label()
+        self._path: tuple[int, ...] = ()  # the splits that led here: tells its calls from others'
+        self._scratch, self._bindings = ScratchPool(), Bindings()
+        self._describe = lru_cache(maxsize=256)(describe)
+        self._num_calls = 0
+
+    def _start(self, request: Request) -> Work:
+        """The call, in flight. ValueError or ScheduleError if it cannot be made: the other ranks are told."""
+        try:
+            prepared, scratch = self._settle(request, take_tags)
+        except (ValueError, ScheduleError) as error:
+            self._tell(request.collective, error)
+            raise
+        return prepared.start(when_done=lambda: self._scratch.give_back(scratch))
+
+    def _keep(self, request: Request) -> PreparedCollective:
+        """The call, to be started many times. It keeps its tags and its scratch memory for good."""
+        return self._settle(request, keep_tags)[0]
+
+    def _settle(
+        self, request: Request, get_tags: Callable[[Transport, int, float], int]
+    ) -> tuple[PreparedCollective, Array]:
+        """The call with all its places, and the scratch memory that it works in."""
+        algorithm = find_algorithm(request.algorithm, request.collective)
+        operator = find_operator(request.operator) if algorithm.collective.reduces else None
+        check_operator(algorithm, operator)
+        in_place = isinstance(request.input, InPlace)
+        result = flat("output", request.output)
+        source = result if isinstance(request.input, InPlace) else flat("input", request.input)
+        sizes = block_sizes(max(source.size, result.size), self.world_size, request.sizes)
+        num_chunks = self._num_chunks(sizes, result.itemsize)
+        binding = self._bindings.get(algorithm, self.rank, sizes, result.itemsize, in_place, num_chunks)
+        check_arrays(algorithm, binding, source, result, in_place)
+
+        scratch = self._scratch.take(binding.scratch_size * result.itemsize)
+        slots = scratch[: binding.scratch_size * result.itemsize].view(result.dtype)
+        lanes = tuple(place(rounds, slots, result, source, operator) for rounds in binding.lanes)
+        record = None
+        if self.check and self.world_size > 1:
+            record = self._describe(algorithm, operator and operator.name, result.dtype, sizes, num_chunks)
+        tag = get_tags(self.transport, 1 + num_chunks, self.time_limit)  # for the check, and for each lane
+        new_call = partial(self._new_call, request.collective, algorithm.name)
+        prepared = PreparedCollective(
+            self.transport, new_call, lambda: self.time_limit, tag, record, self._bindings, lanes
+        )
+        return prepared, scratch
+
+    def _num_chunks(self, sizes: Sequence[int], itemsize: int) -> int:
+        if self.chunk_bytes is None:
+            return 1
+        return min(MAX_CHUNKS, max(1, -(-max(sizes) * itemsize // self.chunk_bytes)))
+
+    def _new_call(self, collective: str, algorithm: str) -> Call:
+        self._num_calls += 1
+        return Call(self._num_calls - 1, collective, algorithm, self.label, self._path)
+
+    def _tell(self, collective: str, error: Exception) -> None:
+        """Take part in the call's check all the same, so that the others hear why this rank does not call."""
+        if not self.check or self.world_size == 1:
+            return
+        refusal = PreparedCollective(
+            self.transport,
+            partial(self._new_call, collective, "no algorithm"),
+            lambda: self.time_limit,
+            take_tags(self.transport, 1, self.time_limit),
+            describe_refusal(collective, error),
+            self._bindings,
+            lanes=(),
+        )
+        with suppress(CallMismatchError, CollectiveTimeoutError):  # what is wrong here is already known
+            refusal.start().wait()
