@@ -12,8 +12,6 @@ from collectives.communicator import Communicator
 from collectives.ledger import Ledger
 from collectives.operators import Operator
 from collectives.promises import ALL_REDUCE
-from collectives.transports.base import Transport
-from collectives.transports.metered import MeteredTransport
 from collectives.work import Work
 
 
@@ -114,27 +112,22 @@ def test_a_difference_beyond_the_text_of_a_record_is_said_to_be_there(run_ranks)
     run_ranks(body)
 
 
-def metered(inner: Transport) -> Transport:
-    return MeteredTransport(inner, Ledger())
-
-
 @pytest.mark.parametrize("num_calls", [1, 3])
-def test_the_check_costs_128_control_bytes_a_peer_and_call(run_ranks, num_calls: int) -> None:
-    def body(comm: Communicator) -> None:
+def test_the_check_costs_128_control_bytes_a_peer_and_call(run_metered, num_calls: int) -> None:
+    def body(comm: Communicator, ledger: Ledger) -> None:
         for _ in range(num_calls):
             call(comm).wait()
-        ledger: Ledger = comm.transport.ledger  # type: ignore[attr-defined]
         assert ledger.sent("control") == num_calls * 128 * (comm.world_size - 1)
 
-    run_ranks(body, wrap=metered)
+    run_metered(body)
 
 
-def test_without_the_check_no_control_byte_is_sent(run_ranks) -> None:
-    def body(comm: Communicator) -> None:
+def test_without_the_check_no_control_byte_is_sent(run_metered) -> None:
+    def body(comm: Communicator, ledger: Ledger) -> None:
         call(comm).wait()
-        assert comm.transport.ledger.sent("control") == 0  # type: ignore[attr-defined]
+        assert ledger.sent("control") == 0
 
-    run_ranks(body, wrap=metered, check=False)
+    run_metered(body, check=False)
 
 
 @pytest.mark.ranks(min=2)

@@ -10,22 +10,12 @@ from collectives.algorithms import ALGORITHMS
 from collectives.blocks import even_cut
 from collectives.communicator import IN_PLACE, Communicator
 from collectives.ledger import Entry, Ledger, LedgerError, pair_messages
-from collectives.transports.base import Transport
-from collectives.transports.metered import MeteredTransport
 from collectives.verify import verify
 
 
-def metered(inner: Transport) -> Transport:
-    return MeteredTransport(inner, Ledger())
-
-
-def entries(comm: Communicator) -> list[Entry]:
-    return comm.transport.ledger.entries  # type: ignore[attr-defined, no-any-return]
-
-
-def counted(comm: Communicator) -> tuple[int, int]:
-    sent = sum(size for entry in entries(comm) for _, size in entry.sends)
-    return sent, sum(size for entry in entries(comm) for _, size in entry.recvs)
+def counted(ledger: Ledger) -> tuple[int, int]:
+    sent = sum(size for entry in ledger.entries for _, size in entry.sends)
+    return sent, sum(size for entry in ledger.entries for _, size in entry.recvs)
 
 
 def closed_form(collective: str, sizes: tuple[int, ...], rank: int) -> tuple[int, int]:
@@ -57,44 +47,44 @@ CUTS = {
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("collective", ["all_gather", "reduce_scatter", "all_reduce"])
 def test_the_bytes_counted_are_the_closed_form_to_the_byte(
-    run_ranks, world_size: int, collective: str, cut: str
+    run_metered, world_size: int, collective: str, cut: str
 ) -> None:
     sizes = CUTS[cut](world_size)
 
-    def body(comm: Communicator) -> None:
+    def body(comm: Communicator, ledger: Ledger) -> None:
         for in_place in (False, True):
-            entries(comm).clear()
+            ledger.entries.clear()
             run(comm, collective, sizes, in_place)
             expected = closed_form(collective, sizes, comm.rank)
-            assert counted(comm) == (expected[0] * 8, expected[1] * 8)
+            assert counted(ledger) == (expected[0] * 8, expected[1] * 8)
 
-    run_ranks(body, wrap=metered, check=False, chunk_bytes=16)
+    run_metered(body, check=False, chunk_bytes=16)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=str)
-def test_the_bytes_counted_are_those_of_the_proof(run_ranks, world_size: int, algorithm: Any) -> None:
+def test_the_bytes_counted_are_those_of_the_proof(run_metered, world_size: int, algorithm: Any) -> None:
     sizes = even_cut(3 * world_size + 1, world_size)
     proof = verify(algorithm, world_size)
 
-    def body(comm: Communicator) -> None:
+    def body(comm: Communicator, ledger: Ledger) -> None:
         run(comm, algorithm.collective.name, sizes)
         sent, received = proof.sent[comm.rank], proof.received[comm.rank]
-        assert counted(comm) == (8 * sum(sizes[b] for b in sent), 8 * sum(sizes[b] for b in received))  # type: ignore[index]
+        assert counted(ledger) == (8 * sum(sizes[b] for b in sent), 8 * sum(sizes[b] for b in received))  # type: ignore[index]
 
-    run_ranks(body, wrap=metered, check=False)
+    run_metered(body, check=False)
 
 
-def test_every_message_is_paired_with_its_other_end(run_ranks, world_size: int) -> None:
-    def body(comm: Communicator) -> list[Entry]:
+def test_every_message_is_paired_with_its_other_end(run_metered, world_size: int) -> None:
+    def body(comm: Communicator, ledger: Ledger) -> list[Entry]:
         works = [
             comm.all_reduce(np.ones(20), np.empty(20)),
             comm.all_gather(np.ones(2), np.empty(2 * world_size)),
         ]
         for work in works if comm.rank % 2 else reversed(works):
             work.wait()
-        return [*entries(comm)]
+        return [*ledger.entries]
 
-    ledgers = run_ranks(body, wrap=metered, chunk_bytes=8)
+    ledgers = run_metered(body, chunk_bytes=8)
     messages = pair_messages(ledgers)
     assert sum(one.num_bytes for one in messages) == sum(
         size for ledger in ledgers for entry in ledger for _, size in entry.sends
@@ -107,9 +97,8 @@ def test_every_message_is_paired_with_its_other_end(run_ranks, world_size: int) 
 
 
 @pytest.mark.ranks(min=2)
-def test_drained_pieces_are_the_whole_and_what_is_in_flight_stays(run_ranks) -> None:
-    def body(comm: Communicator) -> list[Entry]:
-        ledger: Ledger = comm.transport.ledger  # type: ignore[attr-defined]
+def test_drained_pieces_are_the_whole_and_what_is_in_flight_stays(run_metered) -> None:
+    def body(comm: Communicator, ledger: Ledger) -> list[Entry]:
         drained, works = [], []
         for number in range(4):
             works.append(comm.all_reduce(np.ones(20), np.empty(20)))
@@ -126,19 +115,19 @@ def test_drained_pieces_are_the_whole_and_what_is_in_flight_stays(run_ranks) -> 
         assert ledger.entries == []
         return drained
 
-    drained = run_ranks(body, wrap=metered, chunk_bytes=16)
+    drained = run_metered(body, chunk_bytes=16)
     assert {entry.origin.call.number for ledger in drained for entry in ledger} == {0, 1, 2, 3}
     pair_messages(drained)
 
 
 @pytest.mark.ranks(min=2)
-def test_an_uncounted_message_is_found_at_either_end(run_ranks) -> None:
-    def body(comm: Communicator) -> list[Entry]:
+def test_an_uncounted_message_is_found_at_either_end(run_metered) -> None:
+    def body(comm: Communicator, ledger: Ledger) -> list[Entry]:
         comm.all_gather(np.ones(1), np.empty(comm.world_size)).wait()
-        return [*entries(comm)]
+        return [*ledger.entries]
 
     def ledgers() -> list[list[Entry]]:
-        return run_ranks(body, wrap=metered, check=False)
+        return run_metered(body, check=False)
 
     unsent, unreceived, shrunk = ledgers(), ledgers(), ledgers()
     sender, receiver = unsent[0][0].sends.pop()[0], unreceived[0][0].recvs.pop()[0]
@@ -156,22 +145,22 @@ def test_an_uncounted_message_is_found_at_either_end(run_ranks) -> None:
 
 
 @pytest.mark.ranks(min=2)
-def test_a_split_writes_into_the_same_ledger_in_ranks_of_the_world(run_ranks) -> None:
-    def body(comm: Communicator) -> list[Entry]:
+def test_a_split_writes_into_the_same_ledger_in_ranks_of_the_world(run_metered) -> None:
+    def body(comm: Communicator, ledger: Ledger) -> list[Entry]:
         part = comm.split(0, key=-comm.rank)
         assert part is not None
         part.all_gather(np.ones(1), np.empty(comm.world_size)).wait()
         assert all(
-            peer == (comm.rank - 1) % comm.world_size for one in entries(comm) for peer, _ in one.sends
+            peer == (comm.rank - 1) % comm.world_size for one in ledger.entries for peer, _ in one.sends
         )
-        return [*entries(comm)]
+        return [*ledger.entries]
 
-    assert len(pair_messages(run_ranks(body, wrap=metered))) > 0
+    assert len(pair_messages(run_metered(body))) > 0
 
 
 @pytest.mark.ranks(min=2)
-def test_calls_of_two_communicators_with_one_number_are_not_mixed_up(run_ranks) -> None:
-    def body(comm: Communicator) -> list[Entry]:
+def test_calls_of_two_communicators_with_one_number_are_not_mixed_up(run_metered) -> None:
+    def body(comm: Communicator, ledger: Ledger) -> list[Entry]:
         part = comm.split(0)
         assert part is not None
         starts = [
@@ -182,6 +171,6 @@ def test_calls_of_two_communicators_with_one_number_are_not_mixed_up(run_ranks) 
         for work in works:
             while not work.poll():
                 time.sleep(0)
-        return [*entries(comm)]
+        return [*ledger.entries]
 
-    pair_messages(run_ranks(body, wrap=metered, check=False))
+    pair_messages(run_metered(body, check=False))

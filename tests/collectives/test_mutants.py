@@ -300,16 +300,6 @@ def chunks_in_one_lane(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("collectives.prepared.walk", same_tag)
 
 
-def combined_before_arrival(patch: pytest.MonkeyPatch) -> None:
-    place = engine.place
-
-    def hasty(*arguments: Any) -> Any:
-        # What would be done when a message has landed is done while it is on its way.
-        return tuple(one._replace(copies=one.copies + one.effects, effects=[]) for one in place(*arguments))
-
-    patch.setattr("collectives.caller.place", hasty)
-
-
 MUTANTS: list[tuple[Mutate, Callable[[], None]]] = [
     (wrong_block, proof),
     (wrong_block, numbers),
@@ -329,8 +319,6 @@ MUTANTS: list[tuple[Mutate, Callable[[], None]]] = [
     (slots_never_kept, slots),
     (operands_lost_in_scratch, numbers),
     (chunks_in_one_lane, numbers_in_chunks),
-    (combined_before_arrival, numbers),
-    (combined_before_arrival, numbers_in_place),
 ]
 
 

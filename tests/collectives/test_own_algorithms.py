@@ -12,7 +12,6 @@ from collectives.communicator import Communicator
 from collectives.ledger import Ledger
 from collectives.promises import ALL_GATHER
 from collectives.schedule import Schedule, ScheduleError
-from collectives.transports.metered import MeteredTransport
 
 OWN = Algorithm("own", ALL_GATHER, ring.all_gather)
 
@@ -32,17 +31,17 @@ def gather(comm: Communicator, algorithm: Any) -> None:
 @pytest.mark.ranks(min=2)
 @pytest.mark.parametrize("check", [True, False])
 def test_an_algorithm_that_breaks_its_promise_is_refuted_on_every_rank_before_a_number_moves(
-    run_ranks, check: bool
+    run_metered, check: bool
 ) -> None:
-    def body(comm: Communicator) -> str:
+    def body(comm: Communicator, ledger: Ledger) -> str:
         for start in (comm.all_gather, lambda *arrays, **how: comm.prepare("all_gather", *arrays, **how)):
             with pytest.raises(ScheduleError, match="rank 0 ends with block 1 without the contr") as caught:
                 start(np.ones(1), np.empty(comm.world_size), algorithm=FORGETFUL)
-        assert comm.transport.ledger.sent("training") == 0  # type: ignore[attr-defined]
+        assert ledger.sent("training") == 0
         gather(comm, OWN)
         return str(caught.value)
 
-    assert len(set(run_ranks(body, check=check, wrap=lambda inner: MeteredTransport(inner, Ledger())))) == 1
+    assert len(set(run_metered(body, check=check))) == 1
 
 
 @pytest.mark.ranks(min=2)

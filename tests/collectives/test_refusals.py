@@ -13,7 +13,6 @@ from collectives.communicator import IN_PLACE, Communicator
 from collectives.ledger import Ledger
 from collectives.operators import Operator
 from collectives.promises import ALL_GATHER, ALL_REDUCE, Collective
-from collectives.transports.metered import MeteredTransport
 
 LEFT = Operator("left", lambda left, right, out: np.copyto(out, left), commutative=False)
 NO_PROMISE = Collective("all_reduce", ALL_REDUCE.starts_with, lambda rank, size: (), reduces=True)
@@ -116,53 +115,49 @@ DTYPES: dict[str, Any] = {
 }
 
 
-def metered(inner: Any) -> Any:
-    return MeteredTransport(inner, Ledger())
-
-
-def check_refused(comm: Communicator, message: str, call: Callable[[], Any]) -> None:
+def check_refused(comm: Communicator, ledger: Ledger, message: str, call: Callable[[], Any]) -> None:
     """It is, and only by this message; no number has moved, and the next call is as good as any."""
     with pytest.raises(ValueError, match=message) as caught:
         call()
     assert not isinstance(caught.value, CallMismatchError)
-    assert comm.transport.ledger.sent("training") == 0  # type: ignore[attr-defined]
+    assert ledger.sent("training") == 0
     comm.all_reduce(np.zeros(4), np.zeros(4)).wait()
 
 
 @pytest.mark.few_sizes
 @pytest.mark.parametrize("what", CALLS)
-def test_a_call_that_makes_no_sense_is_refused_with_the_numbers(run_ranks, what: str) -> None:
+def test_a_call_that_makes_no_sense_is_refused_with_the_numbers(run_metered, what: str) -> None:
     source, result, how, message = CALLS[what]
 
-    def body(comm: Communicator) -> None:
-        check_refused(comm, message, lambda: comm.all_reduce(source, result, **how))
+    def body(comm: Communicator, ledger: Ledger) -> None:
+        check_refused(comm, ledger, message, lambda: comm.all_reduce(source, result, **how))
 
-    run_ranks(body, wrap=metered)
+    run_metered(body)
 
 
 @pytest.mark.few_sizes
 @pytest.mark.parametrize("what", SIZES)
-def test_block_sizes_that_make_no_sense_are_refused_with_the_numbers(run_ranks, what: str) -> None:
+def test_block_sizes_that_make_no_sense_are_refused_with_the_numbers(run_metered, what: str) -> None:
     sizes, message = SIZES[what]
 
-    def body(comm: Communicator) -> None:
+    def body(comm: Communicator, ledger: Ledger) -> None:
         given = sizes(comm.world_size)
-        check_refused(comm, message, lambda: comm.all_reduce(zeros(), zeros(), sizes=given))
+        check_refused(comm, ledger, message, lambda: comm.all_reduce(zeros(), zeros(), sizes=given))
 
-    run_ranks(body, wrap=metered, chunk_bytes=1 << 20)
+    run_metered(body, chunk_bytes=1 << 20)
 
 
 @pytest.mark.few_sizes
 @pytest.mark.parametrize("collective", ["all_gather", "reduce_scatter", "all_reduce", "prepare"])
 @pytest.mark.parametrize("what", DTYPES)
-def test_what_are_no_numbers_is_refused_on_every_rank(run_ranks, what: str, collective: str) -> None:
-    def body(comm: Communicator) -> None:
+def test_what_are_no_numbers_is_refused_on_every_rank(run_metered, what: str, collective: str) -> None:
+    def body(comm: Communicator, ledger: Ledger) -> None:
         arrays = zeros(comm.world_size, DTYPES[what]), zeros(comm.world_size, DTYPES[what])
         first = ("all_gather",) if collective == "prepare" else ()
         message = r"the output is an array of .*: give one of numbers, such as a view of its bytes"
-        check_refused(comm, message, lambda: getattr(comm, collective)(*first, *arrays))
+        check_refused(comm, ledger, message, lambda: getattr(comm, collective)(*first, *arrays))
 
-    run_ranks(body, wrap=metered)
+    run_metered(body)
 
 
 @pytest.mark.ranks(min=2)

@@ -67,21 +67,11 @@ def test_two_rings_together_on_half_blocks_are_proved(world_size: int) -> None:
     assert set(verify(algorithm, world_size).steps) == {world_size - 1}
 
 
-def _chain_all_reduce(rank: int, world_size: int) -> Schedule:
-    """Operands in rank order: a partial result walks up the ranks, and the whole one walks down."""
-    blocks = tuple(range(world_size))
-    if rank > 0:
-        yield (Recv(rank - 1, blocks, "before"),)
-    if rank < world_size - 1:
-        yield (Send(rank + 1, blocks),)
-        yield (Recv(rank + 1, blocks),)
-    if rank > 0:
-        yield (Send(rank - 1, blocks),)
-
-
 @pytest.mark.parametrize("world_size", range(1, 9))
-def test_operands_in_rank_order_are_proved_for_operators_that_do_not_commute(world_size: int) -> None:
-    verify(Algorithm("chain", ALL_REDUCE, _chain_all_reduce), world_size)
+def test_operands_in_rank_order_are_proved_for_operators_that_do_not_commute(
+    chain: Algorithm, world_size: int
+) -> None:
+    verify(chain, world_size)
 
 
 def test_a_swap_in_one_step_is_proved_because_sends_read_what_was_there_before() -> None:
@@ -243,9 +233,9 @@ def test_operands_out_of_rank_order_are_refuted_unless_declared() -> None:
         verify(unordered, 4)
 
 
-def test_the_wrong_side_of_the_operator_is_refuted() -> None:
+def test_the_wrong_side_of_the_operator_is_refuted(chain: Algorithm) -> None:
     def flipped(rank: int, world_size: int) -> Schedule:
-        for step in _chain_all_reduce(rank, world_size):
+        for step in chain.schedule(rank, world_size):
             yield tuple(
                 op._replace(combine="after") if isinstance(op, Recv) and op.combine else op for op in step
             )
