@@ -22,9 +22,11 @@ LAUNCH = {
 
 FAILS_ON_RANK_1 = """
 import numpy as np
+from pathlib import Path
 
 def test_sum(run_ranks):
     def body(comm):
+        Path("here").touch()
         assert comm.rank == 0, "rank 1 has something to say"
         comm.all_reduce(np.ones(3), np.empty(3)).wait()
     run_ranks(body)
@@ -67,10 +69,10 @@ def session(tmp_path: Path, code: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_failure_on_one_rank_ends_the_run_with_its_traceback(tmp_path: Path) -> None:
-    start = time.monotonic()
     result = session(tmp_path, FAILS_ON_RANK_1)
+    failed = (tmp_path / "here").stat().st_mtime  # a loaded machine is slow to get as far
     assert result.returncode != 0
-    assert time.monotonic() - start < 10, "rank 0 was left waiting"
+    assert time.time() - failed < 10, "rank 0 was left waiting"
     assert "rank 1: " in result.stderr
     assert "test_it.py" in result.stderr
     assert "AssertionError: rank 1 has something to say" in result.stderr
