@@ -8,63 +8,11 @@ from collectives.ledger import Kind
 from zero_emulator import theory
 from zero_emulator.audit import all_equal
 from zero_emulator.config import RunConfig
+from zero_emulator.expected_traffic import due_besides, expected_overhead, expected_traffic
 from zero_emulator.partition import Partition
-from zero_emulator.precision import ITEMSIZE
 from zero_emulator.run import Outcome
-from zero_emulator.theory import Flow, Sizes
+from zero_emulator.theory import Flow
 from zero_emulator.traffic import IterationTraffic
-
-
-def expected_traffic(
-    config: RunConfig, partition: Partition, rank: int, *, skipped: bool = False
-) -> dict[tuple[str, str], Flow]:
-    """What a rank must send and receive for training in an iteration, by (phase, collective).
-
-    ``skipped``: the update was voted down.
-    """
-    flows = theory.iteration_traffic(_uses(config), partition.blocks, rank)
-    if not skipped:
-        policy, key = config.policy, ("update", "all_gather")
-        fetched = theory.muon_fetches(shared_matrices(config, partition), rank, ITEMSIZE[policy.updated])
-        flows[key] = flows.get(key, theory.NOTHING) + fetched
-    return flows
-
-
-def shared_matrices(config: RunConfig, partition: Partition) -> tuple[Sizes, ...]:
-    """The matrices that ranks update together."""
-    shares = config.optimizer == "muon" and theory.is_sharded(config.strategy, "moment")
-    return partition.matrices if shares else ()
-
-
-def expected_overhead(
-    config: RunConfig,
-    partition: Partition,
-    rank: int,
-    iteration: int,
-    *,
-    gradient_audit: bool,
-    skipped: bool = False,
-) -> dict[Kind, Flow]:
-    """What a rank must send and receive besides in one iteration: control and audit."""
-    layers, world_size = partition.blocks, partition.world_size
-    calls = theory.num_calls(_uses(config), len(layers))
-    audit = theory.NOTHING
-    if iteration % config.audit_every == 0 or iteration == config.iterations:
-        audit += theory.digests(world_size, rank)
-        calls += 1
-    if iteration == config.iterations and config.strategy == "zero3":
-        audit += theory.gathered_layers(layers, rank, ITEMSIZE[config.policy.weight_wire])
-        calls += len(layers)
-    if iteration == 1 and gradient_audit and config.strategy != "ddp":
-        audit += theory.gathered_layers(layers, rank, ITEMSIZE[config.policy.summed_gradient])
-        calls += len(layers)
-    scalars = (config.clip is not None) + config.policy.votes
-    control = theory.versions(len(layers), world_size, rank)
-    control += theory.scalar_all_reduces(scalars, world_size, rank)
-    control += theory.call_checks(calls + 1 + scalars, world_size, rank)
-    if not skipped:
-        control += theory.fetch_checks(shared_matrices(config, partition), rank)
-    return {"control": control, "audit": audit}
 
 
 def expected_persistent(config: RunConfig, partition: Partition, rank: int) -> dict[str, int]:
@@ -73,10 +21,6 @@ def expected_persistent(config: RunConfig, partition: Partition, rank: int) -> d
     return theory.persistent_bytes(
         config.strategy, partition.blocks, rank, config.policy, theory.MOMENTS[name], partition.matrices
     )
-
-
-def _uses(config: RunConfig) -> tuple[theory.Use, ...]:
-    return theory.USES[config.strategy](config.micro_batches, config.keep_views, config.policy)
 
 
 def faults(config: RunConfig, partition: Partition, outcome: Outcome) -> list[str]:
@@ -113,15 +57,15 @@ def _traffic_faults(config: RunConfig, partition: Partition, outcome: Outcome) -
             if not counted.equals(training):
                 flows = {key: Flow(counted.sent[key], counted.received[key]) for key in counted.calls}
                 yield f"{where}: counted {_flows(flows)}, expected {_flows(training)} (bytes sent/received)"
-            overhead = expected_overhead(
+            due = due_besides(
                 config,
-                partition,
-                rank,
+                len(partition.blocks),
+                partition.matrices,
                 iteration,
-                gradient_audit=outcome.gradients is not None,
                 skipped=skipped,
+                gradient_audit=outcome.gradients is not None,
             )
-            for kind, expected in overhead.items():
+            for kind, expected in expected_overhead(partition, rank, due).items():
                 if counted.overhead(kind) != expected:
                     yield (
                         f"{where}: counted {_flow(counted.overhead(kind))} {kind} bytes, expected "

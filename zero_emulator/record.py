@@ -9,7 +9,8 @@ from typing import Any
 
 from zero_emulator.audit import all_equal
 from zero_emulator.config import RunConfig
-from zero_emulator.judge import expected_traffic, faults, shared_matrices
+from zero_emulator.expected_traffic import expected_traffic, fetched_matrices
+from zero_emulator.judge import faults
 from zero_emulator.partition import Partition
 from zero_emulator.precision import ITEMSIZE
 from zero_emulator.run import Outcome, RankReport
@@ -54,8 +55,8 @@ def _gathers_a_layer(config: RunConfig, partition: Partition, outcome: Outcome) 
     first, last = outcome.reports[0], config.iterations
     calls = first.traffic.by_iteration[last].calls
     gathers = sum(count for (_, collective), count in calls.items() if collective == "all_gather")
-    if last not in first.skipped:
-        gathers -= num_fetches(shared_matrices(config, partition), 0)  # of matrices, to update them
+    fetched = fetched_matrices(config, partition.matrices, skipped=last in first.skipped)
+    gathers -= num_fetches(fetched, 0)  # of matrices, to update them
     return gathers / len(partition.layers)
 
 

@@ -55,9 +55,12 @@ def test_with_micro_batches_those_that_reduce_equally_often_do(train: Any, preci
     assert digests["zero2"] == digests["zero3"]
 
 
+@pytest.mark.parametrize("clip", [None, 0.1])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("world_size", [3])
-def test_infinity_on_one_rank_makes_all_skip(train: Any, monkeypatch: Any, strategy: str) -> None:
+def test_infinity_on_one_rank_makes_all_skip(
+    train: Any, monkeypatch: Any, strategy: str, clip: float | None
+) -> None:
     backward, updates = Trainer._backward, []
 
     def overflowing(self: Trainer, grad: Any, saved: Any, micro_batch: int) -> None:
@@ -67,7 +70,7 @@ def test_infinity_on_one_rank_makes_all_skip(train: Any, monkeypatch: Any, strat
         updates.append(self.strategy.updates)
 
     monkeypatch.setattr(Trainer, "_backward", overflowing)
-    outcome = train(strategy=strategy, precision="bf16", iterations=4)
+    outcome = train(strategy=strategy, precision="bf16", iterations=4, clip=clip)
     assert [report.skipped for report in outcome.reports] == [[3]] * 3
     # Of all ranks on threads, of this one over MPI: in its last two iterations Adam's counter stands still.
     assert [updates.count(number) for number in (0, 1, 2)] == [len(updates) // 4] * 2 + [len(updates) // 2]

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from zero_emulator.data import Dataset
-from zero_emulator.judge import expected_traffic, faults
+from zero_emulator.expected_traffic import expected_traffic
+from zero_emulator.judge import faults
 from zero_emulator.layout import Array, FlatLayout
 from zero_emulator.optimizers import AdamW, Muon, MuonMatrix
 from zero_emulator.optimizers.muon import NEWTON_SCHULZ, orthogonalize

@@ -6,17 +6,10 @@ equal blocks the sums become the well-known multiples of f(N) Ψ with f(N) = (N 
 sources.
 """
 
+from zero_emulator.theory.due import Due, overhead
 from zero_emulator.theory.kept import KEPT_WHOLE, MOMENTS, Moments, is_sharded, persistent_bytes
-from zero_emulator.theory.muon import fetch_checks, muon_fetches, num_fetches
-from zero_emulator.theory.overhead import (
-    CHECK_BYTES,
-    DIGEST_BYTES,
-    call_checks,
-    digests,
-    gathered_layers,
-    scalar_all_reduces,
-    versions,
-)
+from zero_emulator.theory.muon import muon_fetches, num_fetches
+from zero_emulator.theory.overhead import CHECK_BYTES, DIGEST_BYTES, VERSION_BYTES
 from zero_emulator.theory.rings import (
     NOTHING,
     RING,
@@ -45,25 +38,22 @@ __all__ = [
     "NOTHING",
     "RING",
     "USES",
+    "VERSION_BYTES",
+    "Due",
     "Flow",
     "KeepViews",
     "Moments",
     "Sizes",
     "Use",
-    "call_checks",
-    "digests",
-    "fetch_checks",
-    "gathered_layers",
     "is_sharded",
     "iteration_traffic",
     "multiple",
     "muon_fetches",
     "num_calls",
     "num_fetches",
+    "overhead",
     "persistent_bytes",
     "ring_all_gather",
     "ring_all_reduce",
     "ring_reduce_scatter",
-    "scalar_all_reduces",
-    "versions",
 ]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from zero_emulator.precision import ITEMSIZE, Precision
+from zero_emulator.theory.muon import muon_fetches
 from zero_emulator.theory.rings import NOTHING, RING, Flow, Sizes
 
 KeepViews = Literal["none", "last", "all"]
@@ -67,14 +68,26 @@ USES: dict[str, Callable[[int, KeepViews, Precision], tuple[Use, ...]]] = {
 times f(N); bg and bw are the bytes of a gradient and of a weight on the wire."""
 
 
-def iteration_traffic(uses: Sequence[Use], layers: Sequence[Sizes], rank: int) -> dict[tuple[str, str], Flow]:
-    """Bytes that a rank sends and receives in an iteration, by (phase, collective)."""
+def iteration_traffic(
+    uses: Sequence[Use],
+    layers: Sequence[Sizes],
+    rank: int,
+    fetched: Sequence[Sizes] = (),
+    fetched_itemsize: int = 0,
+) -> dict[tuple[str, str], Flow]:
+    """Bytes that a rank sends and receives in an iteration, by (phase, collective).
+
+    ``fetched`` are matrices that ranks fetch from each other for Muon, by their shares.
+    """
     flows: dict[tuple[str, str], Flow] = {}
     for use in uses:
         for sizes in layers[use.layers]:
             flow = RING[use.collective](sizes, rank).times(use.times * use.itemsize)
             key = use.phase, use.collective
             flows[key] = flows.get(key, NOTHING) + flow
+    if fetched:
+        key = "update", "all_gather"
+        flows[key] = flows.get(key, NOTHING) + muon_fetches(fetched, rank, fetched_itemsize)
     return flows
 
 
