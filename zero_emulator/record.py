@@ -11,12 +11,13 @@ from zero_emulator.audit import all_equal
 from zero_emulator.config import RunConfig
 from zero_emulator.expected_traffic import expected_traffic, fetched_matrices
 from zero_emulator.judge import faults
+from zero_emulator.layout import FlatLayout
 from zero_emulator.partition import Partition
 from zero_emulator.precision import ITEMSIZE
 from zero_emulator.run import Outcome, RankReport
 from zero_emulator.theory import multiple, num_fetches
 
-RUN_SCHEMA = "zero-emulator/run/1"
+RUN_SCHEMA = "zero-emulator/run/2"
 
 Json = dict[str, Any]
 
@@ -33,10 +34,12 @@ def run_record(
         "environment": dict(environment) | {"hosts": [report.host for report in outcome.reports]},
         "num_params": partition.num_params,
         "world_size": world_size,
+        "layers": [_tensors(layer.layout) for layer in partition.layers],
         "block_sizes": [list(sizes) for sizes in partition.blocks],
         "iterations": [
             _iteration(config, partition, outcome, iteration) for iteration in range(1, config.iterations + 1)
         ],
+        "gradient_audit": outcome.gradients is not None,
         "gathers_a_layer": _gathers_a_layer(config, partition, outcome),
         "persistent": [dict(report.persistent) for report in outcome.reports],
         "totals": [
@@ -48,6 +51,14 @@ def run_record(
         "faults": found,
         "verdict": "fail" if found else "pass",
     }
+
+
+def _tensors(layout: FlatLayout) -> list[Json]:
+    padding = layout.padding or (0,) * len(layout.shapes)
+    return [
+        {"name": name, "shape": list(shape), "padding": zeros}
+        for (name, shape), zeros in zip(layout.shapes, padding, strict=True)
+    ]
 
 
 def _gathers_a_layer(config: RunConfig, partition: Partition, outcome: Outcome) -> float:

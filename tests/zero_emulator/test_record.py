@@ -43,10 +43,11 @@ def test_a_record_has_the_fields_that_others_read(job: Any) -> None:
     code, record, _ = job(strategy="zero3", hidden=(4, 3))
     assert code == 0
     assert list(record) == [
-        "schema", "config", "environment", "num_params", "world_size", "block_sizes", "iterations",
-        "gathers_a_layer", "persistent", "totals", "test_accuracy", "seconds", "faults", "verdict",
+        "schema", "config", "environment", "num_params", "world_size", "layers", "block_sizes", "iterations",
+        "gradient_audit", "gathers_a_layer", "persistent", "totals", "test_accuracy", "seconds",
+        "faults", "verdict",
     ]  # fmt: skip
-    assert record["schema"] == "zero-emulator/run/1"
+    assert record["schema"] == "zero-emulator/run/2"
     assert RunConfig(**record["config"] | {"hidden": (4, 3)}) == RunConfig(
         strategy="zero3", hidden=(4, 3), iterations=2, batch_size=11, lr=0.02, dtype="float64"
     )
@@ -54,7 +55,12 @@ def test_a_record_has_the_fields_that_others_read(job: Any) -> None:
         record["environment"]
     )
     assert (record["num_params"], record["world_size"]) == (51, 3)
+    assert record["layers"][0] == [
+        {"name": "weight", "shape": [5, 4], "padding": 0},
+        {"name": "bias", "shape": [4], "padding": 0},
+    ]
     assert record["block_sizes"] == [[8, 8, 8], [5, 5, 5], [4, 4, 4]]
+    assert record["gradient_audit"] is False
     assert record["gathers_a_layer"] == 2
     assert record["persistent"] == [{"weight": 17 * 8, "gradient": 17 * 8, "moment": 2 * 17 * 8}] * 3
     assert 0 <= record["test_accuracy"] <= 1
@@ -76,6 +82,13 @@ def test_a_record_has_the_fields_that_others_read(job: Any) -> None:
             # 10 calls, and in iteration 1 the digest's, are checked with records of 128 bytes; 3 versions.
             assert traffic["control_sent"] == 2 * (11 * 128 + 3 * 8) + (one["iteration"] == 2) * 3 * 2 * 128
             assert traffic["audit_sent"] == 2 * 16 + (one["iteration"] == 2) * 272  # the last one gathers
+
+
+def test_a_record_says_where_the_padding_lies(job: Any) -> None:
+    _, record, _ = job(strategy="ddp", padding="rows", hidden=(4,))
+    assert [[tensor["padding"] for tensor in layer] for layer in record["layers"]] == [[4, 2], [6, 0]]
+    assert record["block_sizes"] == [[10, 10, 10], [7, 7, 7]]
+    assert record["num_params"] == 24 + 15
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -169,6 +182,7 @@ def test_a_comparison_holds_all_runs_and_what_sets_them_apart(job: Any) -> None:
     }  # fmt: skip
     assert document["schema"] == "zero-emulator/compare/1"
     assert list(document["runs"]) == list(STRATEGIES)
+    assert all(record["gradient_audit"] for record in document["runs"].values())
     assert all(record["config"]["strategy"] == name for name, record in document["runs"].items())
     assert all(difference <= 1e-12 for difference in document["differences_from_serial"].values())
     for name, record in document["runs"].items():
