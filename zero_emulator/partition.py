@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from zero_emulator.cuts import CUTS, overlaps
+from zero_emulator.layout import FlatLayout
 from zero_emulator.model import Linear
 from zero_emulator.theory import Sizes
 
@@ -27,12 +28,17 @@ class Partition:
     @property
     def matrices(self) -> tuple[Sizes, ...]:
         """Of every matrix, the elements in each rank's block."""
-        return tuple(
-            overlaps(sizes, place)
-            for layer, sizes in zip(self.layers, self.blocks, strict=True)
-            for (_, shape), place in zip(layer.shapes, layer.layout.places.values(), strict=True)
-            if len(shape) == 2
-        )
+        return matrix_shares([layer.layout for layer in self.layers], self.blocks)
+
+
+def matrix_shares(layouts: Sequence[FlatLayout], blocks: Sequence[Sizes]) -> tuple[Sizes, ...]:
+    """Of every matrix in these layers, the elements in each rank's block."""
+    return tuple(
+        overlaps(sizes, place)
+        for layout, sizes in zip(layouts, blocks, strict=True)
+        for (_, shape), place in zip(layout.shapes, layout.places.values(), strict=True)
+        if len(shape) == 2
+    )
 
 
 def make_partition(
