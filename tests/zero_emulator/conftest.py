@@ -1,6 +1,8 @@
 """A toy data set, and a run on it by all ranks of the fixture ``run_ranks``."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from random import Random
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,7 +12,10 @@ from collectives.communicator import Communicator
 from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
 from zero_emulator.layout import Array
+from zero_emulator.padding import PADDINGS
+from zero_emulator.precision import ITEMSIZE, PRECISIONS
 from zero_emulator.run import Outcome, run
+from zero_emulator.strategies import STRATEGIES
 
 
 class Train(Protocol):
@@ -31,10 +36,60 @@ def toy() -> Dataset:
     return Dataset("toy", *_points(rng, 40), *_points(rng, 10), num_classes=3)
 
 
+@pytest.fixture(scope="session")
+def spoilt(toy: Dataset) -> Dataset:
+    """The same with an infinite feature in one point of eight: where ranks vote, they skip some updates."""
+    x = toy.train_x.copy()
+    x[::8, 0] = np.inf
+    return replace(toy, train_x=x)
+
+
 @pytest.fixture
 def settings() -> dict[str, Any]:
     """What a test does not choose: blocks that are uneven, and rows that do not divide."""
     return {"hidden": (4, 3), "iterations": 2, "batch_size": 11, "lr": 0.02, "dtype": "float64"}
+
+
+class AnyRun(Protocol):
+    """Options that go together, of anything that changes what is sent or kept, for a small model."""
+
+    def __call__(self, rng: Random) -> dict[str, Any]: ...
+
+
+@pytest.fixture(scope="session")
+def any_run() -> AnyRun:
+    """Drawn from a seed: hypothesis would draw what resembles its last draw, and leave half of it out."""
+
+    def any_run(rng: Random) -> dict[str, Any]:
+        layouts = [("even", padding) for padding in PADDINGS] + [("layers", "none")]
+        cut, padding = rng.choice(layouts)
+        return {
+            "strategy": rng.choice(list(STRATEGIES)),
+            "hidden": tuple(rng.randint(1, 6) for _ in range(rng.randint(0, 2))),
+            "iterations": rng.randint(1, 3),
+            "batch_size": rng.randint(1, 9),
+            "micro_batches": rng.randint(1, 3),
+            "keep_views": rng.choice(["none", "last", "all"]),
+            "prefetch": rng.randint(0, 4),
+            "precision": rng.choice(list(PRECISIONS)),
+            "grad_dtype": rng.choice([None, *ITEMSIZE]),
+            "reduce_dtype": rng.choice([None, *ITEMSIZE]),
+            "param_wire_dtype": rng.choice([None, "float64"]),  # the one that holds every weight
+            "clip": rng.choice([None, 0.1]),
+            "padding": padding,
+            "cut": cut,
+            "audit_every": rng.randint(1, 3),
+            **rng.choice(
+                [
+                    {"optimizer": "sgd"},
+                    {"optimizer": "sgd", "momentum": 0.5},
+                    {"optimizer": "adam"},
+                    {"optimizer": "muon"},
+                ]
+            ),
+        }
+
+    return any_run
 
 
 @pytest.fixture
