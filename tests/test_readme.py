@@ -34,6 +34,18 @@ def test_the_output_is_the_one_in_the_readme(command: str, monkeypatch, capsys) 
     assert capsys.readouterr().out.strip() == shown(command)
 
 
+def test_the_explained_run_is_the_one_in_the_readme(monkeypatch, capsys, tmp_path) -> None:
+    monkeypatch.chdir(tmp_path)
+    train = "zero-emulator train --strategy zero1 --precision bf16 --reduce-dtype float32 --clip 1.0"
+    train += " --iterations 10 --record run.json --quiet"
+    for command, more in ((train, "--ranks 4 --transport threads"), ("zero-emulator explain run.json", "")):
+        monkeypatch.setattr(sys, "argv", [*command.split(), *more.split()])
+        with pytest.raises(SystemExit) as ended:
+            zero_cli.main()
+        assert ended.value.code == 0
+        assert capsys.readouterr().out.strip() == shown(command)
+
+
 def test_the_demo_shows_the_bytes_in_the_readme(monkeypatch, capsys) -> None:
     """Bytes do not depend on the number of iterations; digests and roundings do, and on the BLAS as well."""
     command = "zero-emulator compare --ranks 4 --transport threads --iterations 1"

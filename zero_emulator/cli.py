@@ -14,6 +14,7 @@ from zero_emulator.bench import SIZES
 from zero_emulator.bench_job import BENCH_RANKS, BenchJob
 from zero_emulator.config import RunConfig
 from zero_emulator.data import load_dataset
+from zero_emulator.explain_cli import explain_record
 from zero_emulator.files import check_writable
 from zero_emulator.jobs import Job
 from zero_emulator.ledger_cli import ledger
@@ -113,7 +114,7 @@ def _check_apart(files: Mapping[str, Path | None]) -> None:
             raise ValueError(f"{option} and {other} are both {path}: name two files")
 
 
-ALONE = (ledger, rounding)
+ALONE = (explain_record, ledger, rounding)
 """Commands that start no rank. Under an mpiexec each process runs them for itself."""
 
 for command in ALONE:
