@@ -5,6 +5,8 @@ from contextlib import suppress
 from functools import lru_cache, partial
 from typing import NamedTuple
 
+import numpy as np
+
 from collectives.algorithms import Algorithm, find_algorithm
 from collectives.arguments import (
     Array,
@@ -22,13 +24,17 @@ from collectives.ledger import Call, Label
 from collectives.operators import Operator, find_operator
 from collectives.prepared import PreparedCollective
 from collectives.schedule import ScheduleError
-from collectives.scratch import ScratchPool
 from collectives.settling import keep_tags, take_tags
 from collectives.transports.base import Transport
 from collectives.work import CollectiveTimeoutError, Work
 
 MAX_CHUNKS = 1024
 """Of a block, and so lanes of a call: chunks grow beyond ``chunk_bytes`` rather than use up MPI's tags."""
+
+
+def new_bytes(number: int) -> Array:
+    """So many bytes, flat, whose contents are anything."""
+    return np.empty(number, np.uint8)
 
 
 class Request(NamedTuple):
@@ -51,14 +57,16 @@ class Caller:
         time_limit: float,
         check: bool,
         chunk_bytes: int | None,
+        allocate: Callable[[int], Array],
     ) -> None:
         check_settings(transport, time_limit, chunk_bytes)
         self.transport = transport
         self.rank, self.world_size = transport.rank, transport.world_size
         self.time_limit, self.check, self.chunk_bytes = time_limit, check, chunk_bytes
+        self.allocate = allocate
         self.label = Label()
         self._path: tuple[int, ...] = ()  # the splits that led here: tells its calls from others'
-        self._scratch, self._bindings = ScratchPool(), Bindings()
+        self._bindings = Bindings()
         self._describe = lru_cache(maxsize=256)(describe)
         self._num_calls = 0
 
@@ -69,7 +77,7 @@ class Caller:
         except (ValueError, ScheduleError) as error:
             self._tell(request.collective, error)
             raise
-        return prepared.start(when_done=lambda: self._scratch.give_back(scratch))
+        return prepared.start(memory=scratch)
 
     def _keep(self, request: Request) -> PreparedCollective:
         """The call, to be started many times. It keeps its tags and its scratch memory for good."""
@@ -90,8 +98,8 @@ class Caller:
         binding = self._bindings.get(algorithm, self.rank, sizes, result.itemsize, in_place, num_chunks)
         check_arrays(algorithm, binding, source, result, in_place)
 
-        scratch = self._scratch.take(binding.scratch_size * result.itemsize)
-        slots = scratch[: binding.scratch_size * result.itemsize].view(result.dtype)
+        scratch = self.allocate(binding.scratch_size * result.itemsize)
+        slots = scratch.view(result.dtype)
         lanes = tuple(place(rounds, slots, result, source, operator) for rounds in binding.lanes)
         record = None
         if self.check and self.world_size > 1:

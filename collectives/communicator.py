@@ -1,12 +1,12 @@
 """The face of the package: collectives on NumPy arrays, each started here and finished by its Work."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from collectives.algorithms import Algorithm
 from collectives.arguments import IN_PLACE, Array, InPlace
-from collectives.caller import Caller, Request
+from collectives.caller import Caller, Request, new_bytes
 from collectives.ledger import Label
 from collectives.meetings import exchange, split
 from collectives.operators import Operator
@@ -34,6 +34,8 @@ class Communicator(Caller):
     ``time_limit``: seconds without any news after which a wait ends in CollectiveTimeoutError; each Work has
     the one of its start.
     ``chunk_bytes``: cut blocks into chunks of at most so many bytes, each in a lane of its own.
+    ``allocate``: where the memory that a call works in comes from, so many bytes flat, for who counts it; it
+    is held until the call's Work has been found done.
     """
 
     def __init__(
@@ -43,8 +45,9 @@ class Communicator(Caller):
         time_limit: float = TIME_LIMIT,
         check: bool = True,
         chunk_bytes: int | None = None,
+        allocate: Callable[[int], Array] = new_bytes,
     ) -> None:
-        super().__init__(transport, time_limit, check, chunk_bytes)
+        super().__init__(transport, time_limit, check, chunk_bytes, allocate)
         self._num_splits = 0
 
     def all_gather(
@@ -116,7 +119,11 @@ class Communicator(Caller):
         if part is None or color is None:
             return None
         communicator = Communicator(
-            part, time_limit=self.time_limit, check=self.check, chunk_bytes=self.chunk_bytes
+            part,
+            time_limit=self.time_limit,
+            check=self.check,
+            chunk_bytes=self.chunk_bytes,
+            allocate=self.allocate,
         )
         communicator._path = (*self._path, self._num_splits, int(color))
         return communicator
@@ -133,10 +140,6 @@ class Communicator(Caller):
             yield
         finally:
             self.label = before
-
-    def release_scratch(self) -> None:
-        """Let go of the scratch memory that earlier calls have left for later ones."""
-        self._scratch.clear()
 
     def close(self) -> None:
         """Give back what the transport holds. Every rank calls it; no Work may be in flight on it."""

@@ -31,9 +31,10 @@ class PreparedCollective:
         self._tag, self._record, self._bindings, self._lanes = tag, record, bindings, lanes
         self._last: Work | None = None
 
-    def start(self, when_done: Callable[[], object] = lambda: None) -> Work:
-        """Its Work, in flight."""
-        work = self._new_work(when_done)
+    def start(self, memory: object = None) -> Work:
+        """Its Work, in flight; it holds ``memory`` until its owner has seen it done."""
+        work = self._new_work()
+        work.memory = memory
         work.start()
         return work
 
@@ -55,10 +56,10 @@ class PreparedCollective:
         if self._last is not None:
             self._last.done = True
 
-    def _new_work(self, when_done: Callable[[], object]) -> Work:
+    def _new_work(self) -> Work:
         self._check_last()
         call = self._new_call()
-        self._last = Work(call, self._transport, self._stages(call, when_done), self._time_limit())
+        self._last = Work(call, self._transport, self._stages(call), self._time_limit())
         return self._last
 
     def _check_last(self) -> None:
@@ -66,12 +67,11 @@ class PreparedCollective:
             state = "has failed: prepare it anew" if self._last.failure else "is still in flight: wait for it"
             raise ValueError(f"{self._last.call} was started before, and {state} before starting it again")
 
-    def _stages(self, call: Call, when_done: Callable[[], object]) -> Iterator[list[Lane]]:
+    def _stages(self, call: Call) -> Iterator[list[Lane]]:
         """What a call does, stage by stage; the lanes of a stage are walked side by side."""
         if self._record is not None:
             yield [check_calls(self._transport, self._tag, call, self._record, self._bindings)]
         yield [self._walk(call, chunk) for chunk in range(len(self._lanes))]
-        when_done()
 
     def _walk(self, call: Call, chunk: int) -> Lane:
         return walk(self._lanes[chunk], self._transport, self._tag + 1 + chunk, call, chunk)

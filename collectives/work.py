@@ -21,6 +21,9 @@ class Work:
     The output may be read, and the input changed, once it is done. A Work that has failed stays failed: every
     wait and poll of it raises what it failed with. One whose wait ran into its limit has not failed: it stays
     in flight, and may be awaited again. The memory of either is held for as long as messages may touch it.
+
+    ``memory`` is what the call works in. It is let go of by the wait or poll that finds the Work done, and
+    not when the last message lands: so when it is freed does not depend on the weather.
     """
 
     def __init__(
@@ -28,6 +31,7 @@ class Work:
     ) -> None:
         self.call, self.transport, self.time_limit, self.done = call, transport, time_limit, False
         self.failure: BaseException | None = None
+        self.memory: object = None
         self._stages, self._in_flight = stages, transport.in_flight
         self._waiting: list[tuple[Lane, Pending, Origin]] = []
 
@@ -40,7 +44,7 @@ class Work:
         """Finish it. Raises CollectiveTimeoutError after the time limit without any news."""
         if not self.transport.wait_until(lambda: self.over, self.time_limit):
             raise self._timeout()
-        self._check_failure()
+        self._conclude()
 
     def await_step(self, lane: Lane, pending: Pending, origin: Origin) -> None:
         """Wait for a step of its only lane, alone in flight; at the limit it stays in flight."""
@@ -54,7 +58,7 @@ class Work:
         """Whether it is done, after a nudge; never waits. Computing ranks call it so that messages move."""
         if not self.over:
             self._in_flight.nudge_all()
-        self._check_failure()
+        self._conclude()
         return self.done
 
     @property
@@ -128,9 +132,11 @@ class Work:
             f"rank {self.transport.rank} waited {self.time_limit:g} s in {self.describe_wait()}"
         )
 
-    def _check_failure(self) -> None:
+    def _conclude(self) -> None:
         if self.failure is not None:
             raise self.failure
+        if self.done:
+            self.memory = None
 
 
 def describe_wait(transport: Transport, pending: Pending, origin: Origin, call: Call) -> str:

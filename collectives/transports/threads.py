@@ -26,6 +26,8 @@ MAX_TAG = 2**62
 Context = tuple[Any, ...]
 """Tells the messages of a world and of its splits apart."""
 
+NOTHING: Array = np.empty(0, np.uint8)
+
 News = SimpleQueue[None]
 """Wakes a rank that pauses: cheaper than an Event, since a step has several and each wakes somebody."""
 
@@ -124,6 +126,7 @@ class ThreadTransport(Transport):
                 f"which expects {recv.data.size}"
             )
         np.copyto(recv.data, send.data)
+        posted.data = other.data = NOTHING  # or this thread's frame would hold the other rank's memory
         posted.done = other.done = True
         other.news.put(None)  # this rank is awake
 

@@ -18,7 +18,6 @@ from collectives.engine import BoundMove, Span
 from collectives.ledger import Ledger, LedgerError, pair_messages
 from collectives.promises import REDUCE_SCATTER
 from collectives.schedule import Recv, Schedule, ScheduleError, Step
-from collectives.scratch import ScratchPool
 from collectives.transports.base import Transport
 from collectives.transports.checking import CheckingTransport
 from collectives.transports.delaying import DelayingTransport
@@ -254,12 +253,12 @@ def one_tag_for_all(patch: pytest.MonkeyPatch) -> None:
 
 
 def one_scratch_for_all(patch: pytest.MonkeyPatch) -> None:
-    def take(self: Any, num_bytes: int) -> Any:
+    def allocate(self: Any) -> Any:
         if not hasattr(self, "_only"):
             self._only = np.empty(1 << 12, np.uint8)
-        return self._only
+        return lambda num_bytes: self._only[:num_bytes]
 
-    patch.setattr(ScratchPool, "take", take)
+    patch.setattr(Communicator, "allocate", property(allocate, lambda *_: None), raising=False)
 
 
 def not_staged(patch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,14 @@
 """A collective in flight: awaited, polled, failed."""
 
 import time
+import weakref
 
 import numpy as np
 import pytest
 
 from collectives.call_check import CallMismatchError
-from collectives.communicator import Communicator
+from collectives.communicator import IN_PLACE, Communicator
+from collectives.ledger import Call, Label, Origin
 from collectives.operators import Operator
 from collectives.transports.delaying import DelayingTransport
 from collectives.work import Work
@@ -167,5 +169,47 @@ def test_a_mismatch_is_raised_again_and_moves_no_data(run_ranks) -> None:
             with pytest.raises(CallMismatchError):
                 work.wait()
         assert (output == -1).all()
+
+    run_ranks(body)
+
+
+@pytest.mark.ranks(min=2)
+def test_what_a_call_works_in_is_held_until_its_work_is_found_done(run_ranks) -> None:
+    """And not until its last message lands, at a moment that differs from run to run."""
+
+    def body(comm: Communicator) -> None:
+        held: list[weakref.ref[np.ndarray]] = []
+
+        def allocate(num_bytes: int) -> np.ndarray:
+            memory = np.empty(num_bytes, np.uint8)
+            held.append(weakref.ref(memory))
+            return memory
+
+        comm.allocate = allocate
+        values = np.arange(3.0 * comm.world_size)
+        first, second = (comm.all_reduce(IN_PLACE, values.copy()) for _ in range(2))
+        assert comm.transport.wait_until(lambda: first.over and second.over, 20)
+        assert [ref() is None for ref in held] == [False, False]
+        second.wait()
+        assert [ref() is None for ref in held] == [False, True]
+        poll_until(first)
+        assert [ref() is None for ref in held] == [True, True]
+
+    run_ranks(body)
+
+
+@pytest.mark.on_threads
+@pytest.mark.parametrize("world_size", [2])
+def test_a_landed_message_holds_no_memory(run_ranks) -> None:
+    def body(comm: Communicator) -> None:
+        data = np.zeros(1, np.uint8)
+        sends, recvs = ([(1, data)], []) if comm.rank == 0 else ([], [(0, data)])
+        origin = Origin(Call(0, "test", "none", Label()), 0, 0)
+        pending = comm.transport.post(sends, recvs, 0, origin)
+        assert comm.transport.wait_until(lambda: comm.transport.landed(pending), 20)
+        del sends, recvs
+        memory = weakref.ref(data)
+        del data
+        assert memory() is None
 
     run_ranks(body)

@@ -139,7 +139,6 @@ class Strategy(ABC):
     def advance(self) -> None:
         """End the iteration: from here on views must be of the new version, and each rank tells its own."""
         self.buffers.clear()
-        self.comm.release_scratch()
         versions = np.empty_like(self.versions)
         versions[self.comm.rank] = [params.version for params in self.layers]
         with self.labelled(None, kind="control"):
