@@ -1,41 +1,32 @@
 """Full-size buffers that live for a moment: gathered views, gradients on their way to their shards."""
 
-from collections import defaultdict
-from typing import Any
-
 import numpy as np
 
 from zero_emulator.dtypes import dtype_of
 from zero_emulator.layout import Array
+from zero_emulator.meter import Meter
 
 
-class BufferPool:
-    """Lends flat buffers and takes them back, for one iteration: ``clear`` lets go of the memory.
+class Buffers:
+    """New flat buffers, counted by the meter; each is freed as soon as nobody holds it.
 
-    With ``poison`` a buffer is filled with NaN when it comes back, so whoever still uses it sees nonsense at
-    once, and one that is reused without being overwritten shows.
+    With ``poison`` a buffer is full of NaN before and after its use, so whoever reads it without having
+    written it, or still uses it, sees nonsense at once.
     """
 
-    def __init__(self, *, poison: bool = False) -> None:
-        self._poison = poison
-        self._idle: dict[tuple[int, np.dtype[Any]], list[Array]] = defaultdict(list)
+    def __init__(self, meter: Meter, *, poison: bool = False) -> None:
+        self._meter, self._poison = meter, poison
 
-    def take(self, size: int, dtype: str) -> Array:
+    def take(self, kind: str, size: int, dtype: str) -> Array:
         """A buffer of ``size`` elements, whose contents are anything."""
-        idle = self._idle[size, dtype_of(dtype)]
-        if idle:
-            return idle.pop()
-        buffer = np.empty(size, dtype_of(dtype))
-        if self._poison:
-            buffer.fill(np.nan)
+        buffer = self._meter.empty(kind, size, dtype_of(dtype))
+        self._fill(buffer)
         return buffer
 
     def give_back(self, buffer: Array) -> None:
-        """The caller no longer uses it, and nothing of it is in flight."""
+        """The caller no longer uses it, and nothing of it is in flight: let go of it after this."""
+        self._fill(buffer)
+
+    def _fill(self, buffer: Array) -> None:
         if self._poison:
             buffer.fill(np.nan)
-        self._idle[buffer.size, buffer.dtype].append(buffer)
-
-    def clear(self) -> None:
-        """Let go of all that is idle."""
-        self._idle.clear()

@@ -45,6 +45,7 @@ class RunConfig:
     cut: str = "even"
     audit_every: int = 1
     time_limit: float = 60.0
+    device_memory: int | None = None
 
     def __post_init__(self) -> None:
         for name, value, least in (

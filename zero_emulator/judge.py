@@ -5,22 +5,14 @@ from itertools import permutations
 from typing import get_args
 
 from collectives.ledger import Kind
-from zero_emulator import theory
 from zero_emulator.audit import all_equal
 from zero_emulator.config import RunConfig
+from zero_emulator.expected_memory import expected_peak, expected_persistent
 from zero_emulator.expected_traffic import due_besides, expected_overhead, expected_traffic
 from zero_emulator.partition import Partition
 from zero_emulator.run import Outcome
 from zero_emulator.theory import Flow
 from zero_emulator.traffic import IterationTraffic
-
-
-def expected_persistent(config: RunConfig, partition: Partition, rank: int) -> dict[str, int]:
-    """What a rank of this run must keep between iterations, in bytes by kind."""
-    name = "sgd-momentum" if config.optimizer == "sgd" and config.momentum else config.optimizer
-    return theory.persistent_bytes(
-        config.strategy, partition.blocks, rank, config.policy, theory.MOMENTS[name], partition.matrices
-    )
 
 
 def faults(config: RunConfig, partition: Partition, outcome: Outcome) -> list[str]:
@@ -30,6 +22,7 @@ def faults(config: RunConfig, partition: Partition, outcome: Outcome) -> list[st
         *_traffic_faults(config, partition, outcome),
         *_pairing_faults(outcome),
         *_persistent_faults(config, partition, outcome),
+        *_peak_faults(config, partition, outcome),
         *(fault for report in outcome.reports for fault in report.contradictions),
         *_skip_faults(outcome),
         *(
@@ -104,6 +97,13 @@ def _persistent_faults(config: RunConfig, partition: Partition, outcome: Outcome
         expected = expected_persistent(config, partition, rank)
         if report.persistent != expected:
             yield f"rank {rank} keeps {_sizes(report.persistent)}, expected {_sizes(expected)}"
+
+
+def _peak_faults(config: RunConfig, partition: Partition, outcome: Outcome) -> Iterator[str]:
+    for rank, report in enumerate(outcome.reports):
+        expected = expected_peak(config, partition, rank, report.skipped)
+        if report.peak != expected:
+            yield f"rank {rank} held {report.peak}; expected {expected}"
 
 
 def _flow(flow: Flow) -> str:

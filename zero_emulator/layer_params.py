@@ -1,12 +1,12 @@
 """One layer's parameters on one rank: what it keeps between iterations, whole or as its own block."""
 
 from collections.abc import Sequence
-
-import numpy as np
+from functools import partial
 
 from collectives.blocks import bounds
 from zero_emulator.dtypes import dtype_of
 from zero_emulator.layout import Array
+from zero_emulator.meter import Meter
 from zero_emulator.precision import Precision
 from zero_emulator.update_parts import Part, SharedMatrix
 
@@ -17,7 +17,8 @@ SHARDED_FROM = {"master": 1, "moment": 1, "gradient": 2, "weight": 3}
 class LayerParams:
     """A layer's weight, gradient, master weight and moments, flat; each a shard from its own stage on.
 
-    ``version`` counts the updates that made the part of the weight that this rank updates.
+    ``version`` counts the updates that made the part of the weight that this rank updates. ``meter`` counts
+    all of it.
     """
 
     def __init__(
@@ -28,25 +29,36 @@ class LayerParams:
         stage: int,
         precision: Precision,
         parts: Sequence[Part | SharedMatrix],
+        meter: Meter | None = None,
     ) -> None:
+        self.meter = meter = meter or Meter()
         self.sizes = tuple(sizes)
         self.size = initial.size
         self.own = bounds(sizes)[rank]
         self.stage = stage
         self.version = 0
-        self.weight = self._kept("weight", initial).astype(dtype_of(precision.weight))
+        self.weight = self._copy("weight", initial, precision.weight)
         gradient_size = self._kept("gradient", initial).size
-        self.grad = np.zeros(gradient_size, dtype_of(precision.gradient))
+        self.grad = meter.zeros("gradient", gradient_size, dtype_of(precision.gradient))
         self.wide_grad: Array | None = None  # beside the other, where the policy keeps both
         if precision.gradient_beside is not None:
-            self.wide_grad = np.zeros(gradient_size, dtype_of(precision.gradient_beside))
+            self.wide_grad = meter.zeros("gradient", gradient_size, dtype_of(precision.gradient_beside))
         self.master: Array | None = None
         if precision.master is not None:
-            self.master = self._kept("master", initial).astype(dtype_of(precision.master))
+            self.master = self._copy("master", initial, precision.master)
         self.parts = parts
+        for part in parts:
+            for moment in part.state.values():
+                meter.track("moment", moment)
 
     def _kept(self, kind: str, whole: Array) -> Array:
         return whole[self.own] if self.stage >= SHARDED_FROM[kind] else whole
+
+    def _copy(self, kind: str, whole: Array, dtype: str) -> Array:
+        kept = self._kept(kind, whole)
+        copy = self.meter.empty(kind, kept.size, dtype_of(dtype))
+        copy[...] = kept
+        return copy
 
     @property
     def summed_grad(self) -> Array:
@@ -78,9 +90,9 @@ class LayerParams:
             weight, gradient = self.own_weight, self.own_grad
         else:
             weight, gradient = self.weight, self.summed_grad
-        updated = weight if self.master is None else self.master
+        updated, empty = weight if self.master is None else self.master, partial(self.meter.empty, "scratch")
         for part in self.parts:
-            part.update(updated, gradient, iteration, scale)
+            part.update(updated, gradient, iteration, scale, empty)
         if self.master is not None:
             weight[...] = self.master
         self.version += 1

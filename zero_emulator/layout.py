@@ -1,5 +1,6 @@
 """Where the named tensors of a layer lie in one flat buffer."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -9,6 +10,10 @@ import numpy.typing as npt
 from collectives.blocks import bounds
 
 Array = npt.NDArray[Any]
+Shape = int | tuple[int, ...]
+
+Empty = Callable[[Shape, npt.DTypeLike], Array]
+"""Where new arrays come from: np.empty, or somebody who counts."""
 
 
 @dataclass(frozen=True)

@@ -24,13 +24,13 @@ def softmax_cross_entropy(outputs: Array, targets: Array, global_count: int) -> 
     if np.any(targets < 0):
         raise ValueError(f"class {targets.min()} is negative: number classes from 0, leave out other rows")
     rows = np.arange(len(outputs))
-    shifted = outputs - outputs.max(axis=1, keepdims=True)  # the largest exponent is 0: exp cannot overflow
-    softmax = np.exp(shifted)
-    sums = softmax.sum(axis=1, keepdims=True)
-    loss = np.sum(np.log(sums[:, 0]) - shifted[rows, targets], dtype=np.float64)
+    grad = outputs - outputs.max(axis=1, keepdims=True)  # the largest exponent is 0: exp cannot overflow
+    exponents = grad[rows, targets]
+    np.exp(grad, out=grad)
+    sums = grad.sum(axis=1, keepdims=True)
+    loss = np.sum(np.log(sums[:, 0]) - exponents, dtype=np.float64)
 
-    softmax /= sums
-    grad = softmax
+    grad /= sums  # the softmax, in place: one array of this size is enough
     grad[rows, targets] -= 1
     grad /= global_count
     return float(loss) / global_count, grad

@@ -5,7 +5,7 @@ import os
 from collectives.table import counted
 from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
-from zero_emulator.judge import expected_persistent
+from zero_emulator.expected_memory import expected_persistent
 from zero_emulator.precision import ITEMSIZE
 
 REPORTED_BYTES = 1000

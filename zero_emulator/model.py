@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from zero_emulator.layout import Array, FlatLayout
+from zero_emulator.layout import Array, Empty, FlatLayout
 from zero_emulator.padding import PADDINGS, Padding
 
 
@@ -58,35 +58,51 @@ class Linear:
         weight[...] = rng.standard_normal(weight.shape) * sqrt(2 / self.inputs)
         return params
 
-    def forward(self, params: Array, x: Array) -> tuple[Array, Saved]:
+    def forward(self, params: Array, x: Array, empty: Empty = np.empty) -> tuple[Array, Saved]:
         """The outputs (rows, outputs) of ``x`` (rows, inputs), and what ``backward`` will need.
 
         ``params`` is flat and of the dtype of ``x``, else ValueError. The outputs are in what is saved too:
-        do not write to them.
+        do not write to them. ``empty`` makes them.
         """
         if x.dtype != params.dtype:
             raise ValueError(f"x is {x.dtype} and the parameters are {params.dtype}: cast one to the other")
         weight, bias = self.layout.views(params).values()
-        y = x @ weight
+        y = empty((len(x), self.outputs), x.dtype)
+        np.matmul(x, weight, out=y)
         y += bias
         if self.relu:
             np.maximum(y, 0, out=y)
         return y, Saved(x, y)
 
     def backward(
-        self, params: Array, saved: Saved, grad_y: Array, grad_params: Array, *, needs_grad_x: bool = True
+        self,
+        params: Array,
+        saved: Saved,
+        grad_y: Array,
+        grad_params: Array,
+        empty: Empty = np.empty,
+        *,
+        needs_grad_x: bool = True,
     ) -> Array | None:
         """The gradient by x (rows, inputs), or None where it is not needed, as in the first layer.
 
         Overwrites ``grad_params``, flat like ``params``, with the gradient by the parameters: whatever it
         held before is gone, and an empty batch leaves zeros. ``grad_y`` (rows, outputs) is only read.
+        ``empty`` makes the result, and the gradient before the ReLU.
         """
         grad_weight, grad_bias = self.layout.views(grad_params).values()
-        grad_z = grad_y * (saved.y > 0) if self.relu else grad_y
+        grad_z = grad_y
+        if self.relu:
+            grad_z = empty(grad_y.shape, grad_y.dtype)
+            np.sign(saved.y, out=grad_z)  # 1 where it passed, for y is never negative
+            grad_z *= grad_y
         np.matmul(saved.x.T, grad_z, out=grad_weight)
         np.sum(grad_z, axis=0, out=grad_bias)
         self.layout.clear_padding(grad_params)
-        return grad_z @ self.layout.views(params)["weight"].T if needs_grad_x else None
+        if not needs_grad_x:
+            return None
+        grad_x = empty(saved.x.shape, saved.x.dtype)
+        return np.matmul(grad_z, self.layout.views(params)["weight"].T, out=grad_x)
 
 
 def build_mlp(sizes: Sequence[int]) -> tuple[Linear, ...]:

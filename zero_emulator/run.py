@@ -4,6 +4,7 @@ import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from math import isfinite
 
@@ -20,6 +21,7 @@ from zero_emulator.data import Dataset
 from zero_emulator.layout import Array
 from zero_emulator.losses import LOSSES
 from zero_emulator.memory import alive_bytes
+from zero_emulator.meter import Meter, Peak
 from zero_emulator.metrics import accuracy
 from zero_emulator.strategies import STRATEGIES
 from zero_emulator.traffic import RunTraffic
@@ -34,6 +36,7 @@ class RankReport:
     traffic: RunTraffic
     exchanges: int  # values that went past the ledger
     persistent: dict[str, int]  # bytes by kind
+    peak: Peak
     contradictions: list[str]
     skipped: list[int | None]  # iterations whose update was voted down
     entries: list[Entry]
@@ -81,7 +84,12 @@ def run(
     start = time.monotonic()
     check_alike(config, dataset, transport)
     ledger = Ledger()
-    comm = Communicator(MeteredTransport(transport, ledger), time_limit=config.time_limit)
+    meter = Meter(config.device_memory)
+    comm = Communicator(
+        MeteredTransport(transport, ledger),
+        time_limit=config.time_limit,
+        allocate=partial(meter.empty, "buffer", dtype=np.uint8),
+    )
     partition = config.partition(dataset, transport.world_size)
     strategy = STRATEGIES[config.strategy](
         comm,
@@ -90,6 +98,7 @@ def run(
         config.policy,
         config.make_optimizer(),
         config.strategy_options(poison=poison),
+        meter,
     )
     audit = DigestAudit(comm, config.iterations, config.audit_every)
     trainer = Trainer(partition.layers, LOSSES[config.loss], strategy, audit.saw)
@@ -107,7 +116,7 @@ def run(
         traffic.add(landed)
         entries += landed if keep_events else []
         on_iteration(iteration)
-    persistent = alive_bytes(strategy)
+    persistent, peak = alive_bytes(strategy), meter.peak
     weights = audit.close_last(strategy)
     traffic.add(ledger.entries)
     entries += ledger.entries if keep_events else []
@@ -116,6 +125,7 @@ def run(
         traffic,
         ledger.exchanges,
         persistent,
+        peak,
         audit.contradictions,
         strategy.skipped,
         entries,

@@ -1,6 +1,7 @@
 """The one training loop: every rank runs it on its own rows; the strategy decides what is where."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -8,6 +9,7 @@ from collectives.ledger import Label
 from zero_emulator.batches import rank_rows
 from zero_emulator.layout import Array
 from zero_emulator.losses import LossFunction
+from zero_emulator.meter import Moment
 from zero_emulator.model import Linear, Saved
 from zero_emulator.strategies import Strategy
 
@@ -32,6 +34,7 @@ class Trainer:
             on_view,
         )
         self.comm = strategy.comm
+        self._empty = partial(strategy.meter.empty, "activation")
         self.iteration = 0
 
     def iterate(self, x: Array, y: Array) -> float:
@@ -49,39 +52,62 @@ class Trainer:
         micro_batches = self.strategy.options.micro_batches
         parts = rank_rows(len(x), micro_batches, self.comm.world_size, self.comm.rank)
         for micro_batch, rows in enumerate(parts):
-            outputs, saved = self._forward(x[rows], micro_batch)
-            share, grad = self.loss_function(outputs, y[rows], len(x))
-            loss += share
-            if self.strategy.loss_scale is not None:
-                grad *= self.strategy.loss_scale.value
-            self._backward(grad, saved, micro_batch)
+            loss += self._micro_batch(micro_batch, x[rows], y[rows], len(x))
         self._label("update", None)
         self.strategy.finish_iteration()
         self.strategy.advance()
         return loss
+
+    def _micro_batch(self, micro_batch: int, x: Array, y: Array, batch_size: int) -> float:
+        """Forward and backward of this rank's rows; their share of the loss."""
+        self._label("forward", 0)
+        x, y = self._load(x), self._load(y)
+        outputs, saved = self._forward(x, micro_batch)
+        grad: Array | None
+        share, grad = self._loss(outputs, y, batch_size)
+        del outputs  # or it would outlive its own backward
+        for index in reversed(range(len(self.layers))):
+            self._label("backward", index)
+            self.strategy.before_backward(index, micro_batch)
+            assert grad is not None, "only below the first layer is there none"
+            grad = self._backward(index, micro_batch, saved.pop(), grad)
+            self.strategy.after_backward(index, micro_batch)
+        return share
+
+    def _load(self, rows: Array) -> Array:
+        """A copy where the model is: the data set stays with the host."""
+        loaded = self.strategy.meter.empty("input", rows.shape, rows.dtype)
+        loaded[...] = rows
+        return loaded
 
     def _forward(self, x: Array, micro_batch: int) -> tuple[Array, list[Saved]]:
         saved = []
         for index, layer in enumerate(self.layers):
             self._label("forward", index)
             self.strategy.before_forward(index, micro_batch)
-            view = self.strategy.view(index)
-            x, kept = layer.forward(view, x)
+            self.on_view(self.iteration, index, self.strategy.view(index))
+            x, kept = layer.forward(self.strategy.view(index), x, self._empty)
             saved.append(kept)
-            self.on_view(self.iteration, index, view)
             self.strategy.after_forward(index, micro_batch)
         return x, saved
 
-    def _backward(self, grad: Array, saved: list[Saved], micro_batch: int) -> None:
-        for index in reversed(range(len(self.layers))):
-            self._label("backward", index)
-            self.strategy.before_backward(index, micro_batch)
-            view, gradient = self.strategy.view(index), self.strategy.gradient(index, micro_batch)
-            self.on_view(self.iteration, index, view)
-            grad_x = self.layers[index].backward(view, saved.pop(), grad, gradient, needs_grad_x=index > 0)
-            self.strategy.after_backward(index, micro_batch, gradient)
-            if grad_x is not None:
-                grad = grad_x
+    def _loss(self, outputs: Array, y: Array, batch_size: int) -> tuple[float, Array]:
+        share, grad = self.loss_function(outputs, y, batch_size)
+        if self.strategy.loss_scale is not None:
+            grad *= self.strategy.loss_scale.value
+        return share, self.strategy.meter.track("activation", grad)
+
+    def _backward(self, index: int, micro_batch: int, saved: Saved, grad: Array) -> Array | None:
+        self.on_view(self.iteration, index, self.strategy.view(index))
+        return self.layers[index].backward(
+            self.strategy.view(index),
+            saved,
+            grad,
+            self.strategy.gradient(index, micro_batch),
+            self._empty,
+            needs_grad_x=index > 0,
+        )
 
     def _label(self, phase: str, layer: int | None) -> None:
         self.comm.label = Label("training", self.iteration, phase, layer)
+        self.strategy.meter.at = Moment(self.iteration, phase, layer)

@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import numpy.typing as npt
 
 from collectives.blocks import bounds
 from collectives.communicator import IN_PLACE, Communicator
 from zero_emulator.cuts import overlaps
-from zero_emulator.layout import Array
+from zero_emulator.layout import Array, Empty
 from zero_emulator.optimizers import MuonMatrix, Rule, RuleAt
 from zero_emulator.theory import Sizes
 
@@ -22,9 +21,9 @@ class Part:
     rule: Rule
     state: dict[str, Array]
 
-    def update(self, params: Array, grads: Array, iteration: int, scale: float) -> None:
+    def update(self, params: Array, grads: Array, iteration: int, scale: float, empty: Empty) -> None:
         """Update this part of ``params``, which is all that the rank updates of the layer."""
-        self.rule.update(params[self.place], grads[self.place], self.state, iteration, scale)
+        self.rule.update(params[self.place], grads[self.place], self.state, iteration, scale, empty)
 
 
 @dataclass
@@ -42,13 +41,13 @@ class SharedMatrix:
     group: Communicator
     comm: Communicator
 
-    def update(self, params: Array, grads: Array, iteration: int, scale: float) -> None:
+    def update(self, params: Array, grads: Array, iteration: int, scale: float, empty: Empty) -> None:
         own = bounds(self.sizes)[self.group.rank]
-        whole = np.empty(sum(self.sizes), params.dtype)
-        self.rule.correct(grads[self.place], self.state, scale, out=whole[own])
+        whole = empty(sum(self.sizes), params.dtype)
+        self.rule.correct(grads[self.place], self.state, scale, empty, out=whole[own])
         with self.group.labelled(self.comm.label):
             self.group.all_gather(IN_PLACE, whole, sizes=self.sizes).wait()
-        self.rule.apply(params[self.place], whole, own)
+        self.rule.apply(params[self.place], whole, own, empty)
 
 
 @dataclass

@@ -61,15 +61,16 @@ def test_with_micro_batches_those_that_reduce_equally_often_do(train: Any, preci
 def test_infinity_on_one_rank_makes_all_skip(
     train: Any, monkeypatch: Any, strategy: str, clip: float | None
 ) -> None:
-    backward, updates = Trainer._backward, []
+    loss, updates = Trainer._loss, []
 
-    def overflowing(self: Trainer, grad: Any, saved: Any, micro_batch: int) -> None:
+    def overflowing(self: Trainer, *arguments: Any) -> Any:
+        share, grad = loss(self, *arguments)
         if self.iteration == 3 and self.comm.rank == 1:
-            grad = np.full_like(grad, np.inf)
-        backward(self, grad, saved, micro_batch)
+            grad.fill(np.inf)
         updates.append(self.strategy.updates)
+        return share, grad
 
-    monkeypatch.setattr(Trainer, "_backward", overflowing)
+    monkeypatch.setattr(Trainer, "_loss", overflowing)
     outcome = train(strategy=strategy, precision="bf16", iterations=4, clip=clip)
     assert [report.skipped for report in outcome.reports] == [[3]] * 3
     # Of all ranks on threads, of this one over MPI: in its last two iterations Adam's counter stands still.

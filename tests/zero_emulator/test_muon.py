@@ -145,14 +145,15 @@ def test_a_cut_between_layers_leaves_nothing_to_fetch(train: Any, toy: Dataset) 
 
 @pytest.mark.parametrize("world_size", [3])
 def test_nobody_fetches_for_an_update_that_is_skipped(train: Any, toy: Dataset, monkeypatch: Any) -> None:
-    backward = Trainer._backward
+    loss = Trainer._loss
 
-    def overflowing(self: Trainer, grad: Any, saved: Any, micro_batch: int) -> None:
+    def overflowing(self: Trainer, *arguments: Any) -> Any:
+        share, grad = loss(self, *arguments)
         if self.iteration == 2 and self.comm.rank == 1:
-            grad = np.full_like(grad, np.inf)
-        backward(self, grad, saved, micro_batch)
+            grad.fill(np.inf)
+        return share, grad
 
-    monkeypatch.setattr(Trainer, "_backward", overflowing)
+    monkeypatch.setattr(Trainer, "_loss", overflowing)
     outcome = train("zero3", optimizer="muon", dtype=None, precision="bf16")
     assert [report.skipped for report in outcome.reports] == [[2]] * 3
     assert faults(outcome.config, outcome.config.partition(toy, 3), outcome) == []

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from collectives.transports.threads import run_threads
 from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
+from zero_emulator.expected_memory import expected_persistent
 from zero_emulator.expected_traffic import due_besides, expected_overhead, expected_traffic
-from zero_emulator.judge import expected_persistent
 from zero_emulator.precision import find_precision
 from zero_emulator.run import run
 from zero_emulator.strategies import STRATEGIES

@@ -68,6 +68,7 @@ WORDS = {
     "counted": "traffic",
     "exchanged": "traffic",
     "keeps": "persistent",
+    " held ": "peak",
     "different parameters": "digest",
     "different views": "views",
     "differs from serial": "serial",
@@ -93,29 +94,31 @@ def test_a_mean_over_the_local_rows_differs_from_serial(refuted: Any, monkeypatc
 
 
 def test_micro_batches_that_are_divided_by_twice_differ_from_serial(refuted: Any, monkeypatch: Any) -> None:
-    backward = Trainer._backward
+    loss = Trainer._loss
 
-    def divided(self: Trainer, grad: Any, saved: Any, micro_batch: int) -> None:
-        backward(self, grad / self.strategy.options.micro_batches, saved, micro_batch)
+    def divided(self: Trainer, *arguments: Any) -> Any:
+        share, grad = loss(self, *arguments)
+        grad /= self.strategy.options.micro_batches
+        return share, grad
 
-    monkeypatch.setattr(Trainer, "_backward", divided)
+    monkeypatch.setattr(Trainer, "_loss", divided)
     assert all("serial" in checks for checks in refuted(micro_batches=2).values())
 
 
 def test_a_gradient_that_adds_to_the_last_iterations_differs(refuted: Any, monkeypatch: Any) -> None:
-    def never_replaced(self: Strategy, layer: int, micro_batch: int) -> Any:
-        return self.buffers.take(self.layers[layer].size, self.precision.compute)
+    def never_replaced(self: Strategy, params: LayerParams, replaces: bool) -> Any:
+        return self.buffers.take("buffer", params.size, self.precision.compute)
 
-    def added(self: Strategy, layer: int, micro_batch: int, gradient: Any) -> None:
-        accumulate(self, layer, 1, gradient)
+    def added(self: Strategy, layer: int, micro_batch: int) -> None:
+        accumulate(self, layer, 1)
 
     accumulate = Strategy.accumulate
     monkeypatch.setattr(Strategy, "accumulate", added)
     for kind in (DDP, Zero1):
-        monkeypatch.setattr(kind, "gradient", never_replaced)
+        monkeypatch.setattr(kind, "new_gradient", never_replaced)
     assert refuted() == {
-        "ddp": {"serial"},
-        "zero1": {"serial", "bits"},  # it adds to what the reduce-scatter left of the others' blocks
+        "ddp": {"serial", "peak"},
+        "zero1": {"serial", "peak", "bits"},  # it adds to what the reduce-scatter left of the others' blocks
         "zero2": {"bits"},  # they are held against the first strategy, which is at fault
         "zero3": {"bits"},
     }
@@ -124,11 +127,12 @@ def test_a_gradient_that_adds_to_the_last_iterations_differs(refuted: Any, monke
 def test_a_gradient_shard_that_is_never_replaced_differs(refuted: Any, monkeypatch: Any) -> None:
     after_backward = Zero2.after_backward
 
-    def added(self: Zero2, layer: int, micro_batch: int, gradient: Any) -> None:
-        after_backward(self, layer, 1, gradient)
+    def added(self: Zero2, layer: int, micro_batch: int) -> None:
+        after_backward(self, layer, 1)
 
     monkeypatch.setattr(Zero2, "after_backward", added)
-    assert refuted() == NOTHING | {"zero2": {"serial", "bits"}, "zero3": {"serial", "bits"}}
+    differ = {"serial", "bits", "peak"}  # what is added needs a buffer to come in
+    assert refuted() == NOTHING | {"zero2": differ, "zero3": differ}
 
 
 def test_a_view_that_is_used_after_its_release_is_poisoned(refuted: Any, monkeypatch: Any) -> None:
@@ -141,14 +145,7 @@ def test_a_view_that_is_used_after_its_release_is_poisoned(refuted: Any, monkeyp
         return forward_views[self.comm.rank, layer]
 
     monkeypatch.setattr(Zero3, "view", first_seen)
-    # Buffers are handed out again last in, first out: the forward's view of a layer of another size stays
-    # released, and full of NaN, until somebody takes it.
-    monkeypatch.setattr("zero_emulator.buffers.BufferPool.take", take_fresh)
-    assert {"serial", "bits"} <= refuted()["zero3"]
-
-
-def take_fresh(self: Any, size: int, dtype: str) -> Any:
-    return np.full(size, np.nan, dtype)
+    assert {"serial", "bits", "peak"} <= refuted()["zero3"]
 
 
 def skip_in_silence(monkeypatch: Any, kind: type[Strategy]) -> None:
@@ -184,8 +181,8 @@ def test_an_owner_that_skips_an_update_and_denies_it_differs_from_the_other_stra
 
 
 def test_an_all_reduce_in_place_of_a_reduce_scatter_sends_too_much(refuted: Any, monkeypatch: Any) -> None:
-    def reduced_everywhere(self: Zero1, layer: int, micro_batch: int, gradient: Any) -> None:
-        self.accumulate(layer, micro_batch, gradient)
+    def reduced_everywhere(self: Zero1, layer: int, micro_batch: int) -> None:
+        self.accumulate(layer, micro_batch)
         params = self.layers[layer]
         self.works.append(self.comm.all_reduce(IN_PLACE, params.grad, sizes=params.sizes))
 
@@ -233,7 +230,7 @@ def drop_sends_of_rank_1(monkeypatch: Any) -> None:
 def test_muon_on_a_part_of_a_matrix_is_another_update(refuted: Any, monkeypatch: Any) -> None:
     """Each rank orthogonalizes what it has of the matrix, and fetches nothing."""
 
-    def alone(self: SharedMatrix, params: Any, grads: Any, iteration: int, scale: float) -> None:
+    def alone(self: SharedMatrix, params: Any, grads: Any, iteration: int, scale: float, _: Any) -> None:
         corrected = np.empty(params[self.place].size)
         self.rule.correct(grads[self.place], self.state, scale, out=corrected)
         row = replace(self.rule, shape=(1, corrected.size))
@@ -256,10 +253,11 @@ def test_full_moments_on_every_rank_are_kept_too_much(
         plan(self, initial, *more)
         if self.stage == kind.stage:
             for part in self.parts:
-                part.state = {name: np.zeros(initial.size)[self.own] for name in part.state}
+                whole = {name: self.meter.zeros("moment", initial.size, np.float64) for name in part.state}
+                part.state = {name: moment[self.own] for name, moment in whole.items()}
 
     monkeypatch.setattr(LayerParams, "__init__", with_full_moments)
-    assert refuted(momentum=0.9) == NOTHING | {kind.name: {"persistent"}}
+    assert refuted(momentum=0.9) == NOTHING | {kind.name: {"persistent", "peak"}}
 
 
 def test_a_shard_that_is_a_view_of_the_full_weight_is_kept_too_much(refuted: Any, monkeypatch: Any) -> None:
@@ -268,10 +266,10 @@ def test_a_shard_that_is_a_view_of_the_full_weight_is_kept_too_much(refuted: Any
     def without_a_copy(self: LayerParams, initial: Any, *more: Any) -> None:
         plan(self, initial, *more)
         if self.stage == Zero3.stage:
-            self.weight = initial[self.own]
+            self.weight = self.meter.track("weight", initial)[self.own]
 
     monkeypatch.setattr(LayerParams, "__init__", without_a_copy)
-    assert refuted() == NOTHING | {"zero3": {"persistent"}}
+    assert refuted() == NOTHING | {"zero3": {"persistent", "peak"}}
 
 
 def test_a_norm_of_the_local_gradients_alone_differs(refuted: Any, monkeypatch: Any) -> None:
@@ -381,10 +379,12 @@ def test_a_backward_that_uses_another_view_than_the_forward_is_refuted(
 def test_a_gradient_that_is_too_large_by_a_factor_is_refuted_even_under_adam(
     refuted: Any, monkeypatch: Any, optimizer: str
 ) -> None:
-    backward = Trainer._backward
+    loss = Trainer._loss
 
-    def not_averaged(self: Trainer, grad: Any, saved: Any, micro_batch: int) -> None:
-        backward(self, grad * self.comm.world_size, saved, micro_batch)
+    def not_averaged(self: Trainer, *arguments: Any) -> Any:
+        share, grad = loss(self, *arguments)
+        grad *= self.comm.world_size
+        return share, grad
 
-    monkeypatch.setattr(Trainer, "_backward", not_averaged)
+    monkeypatch.setattr(Trainer, "_loss", not_averaged)
     assert all("gradient" in checks for checks in refuted(optimizer=optimizer, lr=1e-3).values())

@@ -294,7 +294,7 @@ def test_a_run_that_keeps_too_much_fails_with_code_1_and_is_recorded(
     assert "verdict fail" in out
     assert re.search(r"^  rank 0 keeps \d+ bytes of weight.*, expected", out, re.M)
     record = json.loads(Path("run.json").read_text())
-    assert (record["verdict"], len(record["faults"])) == ("fail", 2)
+    assert (record["verdict"], len(record["faults"])) == ("fail", 4)  # of each rank what it keeps and holds
 
 
 def test_strategies_that_disagree_fail_with_code_1_and_say_from_when(command: Any, monkeypatch: Any) -> None:

@@ -6,7 +6,7 @@ from math import sqrt
 import numpy as np
 import numpy.typing as npt
 
-from zero_emulator.layout import Array
+from zero_emulator.layout import Array, Empty
 from zero_emulator.optimizers.base import Elementwise, scratch_like
 from zero_emulator.pieces import pieces
 
@@ -24,7 +24,13 @@ class Adam(Elementwise):
         return {"first": np.zeros(size, dtype), "second": np.zeros(size, dtype)}
 
     def update(
-        self, params: Array, grads: Array, state: dict[str, Array], iteration: int, scale: float = 1.0
+        self,
+        params: Array,
+        grads: Array,
+        state: dict[str, Array],
+        iteration: int,
+        scale: float = 1.0,
+        empty: Empty = np.empty,
     ) -> None:
         """m += (1 - b1)(g - m); v = b2 v + (1 - b2) g²; p -= lr/bc1 · m / (sqrt(v)/sqrt(bc2) + eps).
 
@@ -34,7 +40,7 @@ class Adam(Elementwise):
             raise ValueError(f"iteration {iteration} has no bias correction: count iterations from 1")
         b1, b2 = self.betas
         bc1, bc2 = 1 - b1**iteration, 1 - b2**iteration
-        scratch, second_scratch = scratch_like(params), scratch_like(params)
+        scratch, second_scratch = scratch_like(params, empty), scratch_like(params, empty)
         for p, g, m, v in pieces(params, grads, state["first"], state["second"]):
             t, scaled = scratch[: p.size], second_scratch[: p.size]
             np.multiply(g, scale, out=scaled, dtype=p.dtype)
@@ -63,8 +69,14 @@ class AdamW(Adam):
     weight_decay: float = 0.01
 
     def update(
-        self, params: Array, grads: Array, state: dict[str, Array], iteration: int, scale: float = 1.0
+        self,
+        params: Array,
+        grads: Array,
+        state: dict[str, Array],
+        iteration: int,
+        scale: float = 1.0,
+        empty: Empty = np.empty,
     ) -> None:
         """p *= 1 - lr · weight_decay, then Adam."""
         params *= 1 - self.lr * self.weight_decay
-        super().update(params, grads, state, iteration, scale)
+        super().update(params, grads, state, iteration, scale, empty)

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from zero_emulator.layout import Array, FlatLayout
+from zero_emulator.layout import Array, Empty, FlatLayout
 from zero_emulator.pieces import PIECE
 
 
@@ -18,13 +18,20 @@ class Rule(Protocol):
         """The moments of a shard of ``size`` elements by name, all zero."""
 
     def update(
-        self, params: Array, grads: Array, state: dict[str, Array], iteration: int, scale: float = 1.0
+        self,
+        params: Array,
+        grads: Array,
+        state: dict[str, Array],
+        iteration: int,
+        scale: float = 1.0,
+        empty: Empty = np.empty,
     ) -> None:
         """Update ``params`` and ``state`` in place with ``scale`` · ``grads``; ``grads`` are only read.
 
         All are flat and of one size, else ValueError. ``iteration`` counts from 1. ``scale`` clips, or takes
         a loss scale out, on the way. Arithmetic is done in the dtype of ``params``, from gradients of any
-        narrower one, too; the temporaries are two pieces, however long the shard.
+        narrower one, too; the temporaries are two pieces, however long the shard, and
+        ``empty`` makes them.
         """
 
 
@@ -57,7 +64,13 @@ class Elementwise(ABC):
 
     @abstractmethod
     def update(
-        self, params: Array, grads: Array, state: dict[str, Array], iteration: int, scale: float = 1.0
+        self,
+        params: Array,
+        grads: Array,
+        state: dict[str, Array],
+        iteration: int,
+        scale: float = 1.0,
+        empty: Empty = np.empty,
     ) -> None: ...
 
     def rules(self, layout: FlatLayout) -> Sequence[RuleAt]:
@@ -65,6 +78,6 @@ class Elementwise(ABC):
         return (RuleAt(slice(0, layout.size), self),)
 
 
-def scratch_like(params: Array) -> Array:
+def scratch_like(params: Array, empty: Empty) -> Array:
     """A piece to work in."""
-    return np.empty(min(PIECE, params.size), params.dtype)
+    return empty(min(PIECE, params.size), params.dtype)

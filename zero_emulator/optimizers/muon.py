@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zero_emulator.clipping import square_sum
-from zero_emulator.layout import Array, FlatLayout
+from zero_emulator.layout import Array, Empty, FlatLayout
 from zero_emulator.optimizers.adam import AdamW
 from zero_emulator.optimizers.base import RuleAt, scratch_like
 from zero_emulator.pieces import pieces
@@ -64,19 +64,27 @@ class MuonMatrix:
         return {"momentum": np.zeros(size, dtype)}
 
     def update(
-        self, params: Array, grads: Array, state: dict[str, Array], iteration: int, scale: float = 1.0
+        self,
+        params: Array,
+        grads: Array,
+        state: dict[str, Array],
+        iteration: int,
+        scale: float = 1.0,
+        empty: Empty = np.empty,
     ) -> None:
         """Both halves, for one who has the whole matrix."""
-        corrected = np.empty(params.size, params.dtype)
-        self.correct(grads, state, scale, out=corrected)
-        self.apply(params, corrected, slice(0, params.size))
+        corrected = empty(params.size, params.dtype)
+        self.correct(grads, state, scale, empty, out=corrected)
+        self.apply(params, corrected, slice(0, params.size), empty)
 
-    def correct(self, grads: Array, state: dict[str, Array], scale: float, *, out: Array) -> None:
+    def correct(
+        self, grads: Array, state: dict[str, Array], scale: float, empty: Empty = np.empty, *, out: Array
+    ) -> None:
         """buf += (1 - momentum)(g - buf); out = g + momentum (buf - g), Nesterov's look ahead.
 
         All are flat, of one size, and the same part of the matrix.
         """
-        scratch = scratch_like(out)
+        scratch = scratch_like(out, empty)
         for g, buf, corrected in pieces(grads, state["momentum"], out):
             t = scratch[: g.size]
             np.multiply(g, scale, out=corrected, dtype=corrected.dtype)
@@ -87,13 +95,13 @@ class MuonMatrix:
             t *= self.momentum
             corrected += t
 
-    def apply(self, params: Array, corrected: Array, own: slice) -> None:
+    def apply(self, params: Array, corrected: Array, own: slice, empty: Empty = np.empty) -> None:
         """p *= 1 - lr · weight_decay; p -= lr · 0.2 sqrt(longer side) · orthogonal(corrected)[own].
 
         ``params`` is the part ``own`` of the matrix, ``corrected`` the whole, flat; it is used up. The factor
         gives an update the root mean square that AdamW's has.
         """
-        orthogonalize(corrected.reshape(self.shape))
+        orthogonalize(corrected.reshape(self.shape), empty=empty)
         params *= 1 - self.lr * self.weight_decay
         rate = self.lr * 0.2 * sqrt(max(self.shape))
         for p, d in pieces(params, corrected[own]):
@@ -101,17 +109,17 @@ class MuonMatrix:
             p -= d
 
 
-def orthogonalize(matrix: Array, num_steps: int = 5) -> None:
+def orthogonalize(matrix: Array, num_steps: int = 5, empty: Empty = np.empty) -> None:
     """Leave the singular vectors as they are and bring all singular values near 1, as Newton and Schulz do.
 
     In place, and in the dtype of ``matrix``; a matrix of zeros stays one. Works in another such matrix and
-    two squares of the shorter side.
+    two squares of the shorter side, made by ``empty``.
     """
     matrix /= max(sqrt(square_sum(matrix.reshape(-1))), 1e-7)
     x = matrix.T if matrix.shape[0] > matrix.shape[1] else matrix
     a, b, c = NEWTON_SCHULZ
-    gram, square = (np.empty((len(x), len(x)), x.dtype) for _ in range(2))
-    term = np.empty_like(x)
+    gram, square = (empty((len(x), len(x)), x.dtype) for _ in range(2))
+    term = empty(x.shape, x.dtype)
     for _ in range(num_steps):
         np.matmul(x, x.T, out=gram)
         np.matmul(gram, gram, out=square)

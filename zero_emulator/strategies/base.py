@@ -11,12 +11,13 @@ import numpy.typing as npt
 from collectives.communicator import IN_PLACE, Communicator
 from collectives.ledger import Kind
 from collectives.work import Work
-from zero_emulator.buffers import BufferPool
+from zero_emulator.buffers import Buffers
 from zero_emulator.clipping import clip_scale, square_sum
 from zero_emulator.dtypes import add_into, dtype_of
 from zero_emulator.layer_params import SHARDED_FROM, LayerParams
 from zero_emulator.layout import Array
 from zero_emulator.loss_scale import LossScale
+from zero_emulator.meter import Meter
 from zero_emulator.model import initial_parameters
 from zero_emulator.optimizers import Optimizer
 from zero_emulator.partition import Partition
@@ -51,7 +52,8 @@ class Strategy(ABC):
 
     For each micro-batch the trainer calls ``before_forward`` and ``after_forward`` layer by layer, then
     ``before_backward`` and ``after_backward`` in reverse. Between the hooks of a layer ``view`` is its full
-    weight, and backward writes to ``gradient``. ``finish_iteration`` makes the update.
+    weight, and backward writes to ``gradient``. ``finish_iteration`` makes the update. What a hook drops is
+    freed at once, if the trainer holds no view of it: so it keeps none.
     """
 
     name: ClassVar[str]
@@ -67,7 +69,9 @@ class Strategy(ABC):
         precision: Precision,
         optimizer: Optimizer,
         options: StrategyOptions = StrategyOptions(),
+        meter: Meter | None = None,
     ) -> None:
+        self.meter = meter or Meter()
         self.comm, self.precision, self.options = comm, precision, options
         initial = initial_parameters(partition.layers, seed, dtype_of(precision.compute))
         groups = Groups(comm)
@@ -76,9 +80,12 @@ class Strategy(ABC):
             rules, moment = optimizer.rules(layer.layout), dtype_of(precision.moment)
             sharded = self.stage >= SHARDED_FROM["moment"]
             parts = block_parts(rules, sizes, groups, moment) if sharded else whole_parts(rules, moment)
-            self.layers.append(LayerParams(params, sizes, comm.rank, self.stage, precision, parts))
-        self.buffers = BufferPool(poison=options.poison)
+            self.layers.append(
+                LayerParams(params, sizes, comm.rank, self.stage, precision, parts, self.meter)
+            )
+        self.buffers = Buffers(self.meter, poison=options.poison)
         self.opened: Array | None = None  # the view of the layer between its hooks
+        self.written: Array | None = None  # the gradient that backward writes, until a hook takes it
         self.skipped: list[int | None] = []  # iterations without an update, by vote
         self.updates = 0  # done so far: the version that every view must have
         self.versions = np.zeros((comm.world_size, len(self.layers)), np.int64)  # as the ranks last told
@@ -100,8 +107,8 @@ class Strategy(ABC):
         self.open(layer)
 
     @abstractmethod
-    def after_backward(self, layer: int, micro_batch: int, gradient: Array) -> None:
-        """It has been used, and ``gradient`` holds the full gradient of this micro-batch."""
+    def after_backward(self, layer: int, micro_batch: int) -> None:
+        """It has been used, and the full gradient of this micro-batch is written."""
 
     @abstractmethod
     def finish_iteration(self) -> None:
@@ -115,12 +122,9 @@ class Strategy(ABC):
         return self.opened
 
     def gradient(self, layer: int, micro_batch: int) -> Array:
-        """Where backward writes a layer's full gradient: the kept one itself, if it is to be replaced."""
-        params = self.layers[layer]
-        replace = micro_batch == 0 and self.stage < SHARDED_FROM["gradient"]
-        if replace and params.summed_grad.dtype == dtype_of(self.precision.compute):
-            return params.summed_grad
-        return self.buffers.take(params.size, self.precision.compute)
+        """Where backward writes a layer's full gradient."""
+        self.written = self.new_gradient(self.layers[layer], replaces=micro_batch == 0)
+        return self.written
 
     def gather_weight(self, layer: int) -> Array:
         """The full weight of a layer outside the iteration: for audits, and for whoever wants the model.
@@ -138,7 +142,6 @@ class Strategy(ABC):
 
     def advance(self) -> None:
         """End the iteration: from here on views must be of the new version, and each rank tells its own."""
-        self.buffers.clear()
         versions = np.empty_like(self.versions)
         versions[self.comm.rank] = [params.version for params in self.layers]
         with self.labelled(None, kind="control"):
@@ -156,7 +159,7 @@ class Strategy(ABC):
         """Make the view: the full weight, or a copy of it in the dtype that is computed in."""
         self.opened = full = self.full_weight(layer)
         if full.dtype != dtype_of(self.precision.compute):
-            self.opened = self.buffers.take(full.size, self.precision.compute)
+            self.opened = self.buffers.take("compute copy", full.size, self.precision.compute)
             self.opened[...] = full
 
     def close(self, layer: int) -> None:
@@ -180,9 +183,22 @@ class Strategy(ABC):
                 f"on ranks 0, 1, ...: after {self.updates} updates it needs version {self.updates} of all"
             )
 
-    def accumulate(self, layer: int, micro_batch: int, gradient: Array) -> None:
+    def new_gradient(self, params: LayerParams, *, replaces: bool) -> Array:
+        """Memory for a layer's full gradient: the kept one itself, if that is to be replaced."""
+        kept_whole = self.stage < SHARDED_FROM["gradient"]
+        if replaces and kept_whole and params.summed_grad.dtype == dtype_of(self.precision.compute):
+            return params.summed_grad
+        return self.buffers.take("buffer", params.size, self.precision.compute)
+
+    def take_gradient(self) -> Array:
+        """What backward has written, to be freed by the caller."""
+        assert self.written is not None, "no backward has been here"
+        gradient, self.written = self.written, None
+        return gradient
+
+    def accumulate(self, layer: int, micro_batch: int) -> None:
         """Take the gradient of a micro-batch into the full one that is kept."""
-        params = self.layers[layer]
+        params, gradient = self.layers[layer], self.take_gradient()
         add_into(params.summed_grad, gradient, replace=micro_batch == 0)
         params.narrow_grad()
         if gradient is not params.summed_grad:
@@ -192,7 +208,7 @@ class Strategy(ABC):
         """The same numbers in a buffer of another dtype, in exchange for this one."""
         if buffer.dtype == dtype_of(dtype):
             return buffer
-        cast = self.buffers.take(buffer.size, dtype)
+        cast = self.buffers.take("buffer", buffer.size, dtype)
         cast[...] = buffer
         self.buffers.give_back(buffer)
         return cast
@@ -244,7 +260,7 @@ class Strategy(ABC):
         for layer, params in enumerate(self.layers):
             full = params.weight
             if self.precision.weight_wire != self.precision.weight:
-                full = self.buffers.take(params.size, self.precision.weight_wire)
+                full = self.buffers.take("buffer", params.size, self.precision.weight_wire)
                 full[params.own] = params.own_weight
             with self.labelled(layer):
                 self.works.append(self.comm.all_gather(IN_PLACE, full, sizes=params.sizes))
@@ -253,3 +269,4 @@ class Strategy(ABC):
         for params, full in zip(self.layers, gathered, strict=True):
             if full is not params.weight:
                 params.weight[...] = full
+                self.buffers.give_back(full)

@@ -24,25 +24,30 @@ class Zero1(Strategy):
         super().__init__(*args, **kwargs)
         self.reduced: list[tuple[LayerParams, Array]] = []  # in another dtype, on their way
 
-    def after_backward(self, layer: int, micro_batch: int, gradient: Array) -> None:
+    def after_backward(self, layer: int, micro_batch: int) -> None:
         self.close(layer)
-        self.accumulate(layer, micro_batch, gradient)
+        self.accumulate(layer, micro_batch)
         if micro_batch < self.options.micro_batches - 1:
             return
         params = self.layers[layer]
         wire = params.summed_grad
         if wire.dtype != dtype_of(self.precision.reduce):
-            wire = self.buffers.take(params.size, self.precision.reduce)
+            wire = self.buffers.take("buffer", params.size, self.precision.reduce)
             wire[...] = params.summed_grad
             self.reduced.append((params, wire))
         self.works.append(self.comm.reduce_scatter(IN_PLACE, wire, sizes=params.sizes))
 
     def finish_iteration(self) -> None:
         self.wait()
-        for params, wire in self.reduced:
-            params.own_grad[...] = wire[params.own]
-        self.reduced.clear()
+        self.take_reduced()
         for params in self.layers:
             params.narrow_grad()
         self.update()
         self.gather_updated_weights()
+
+    def take_reduced(self) -> None:
+        """Bring what was reduced in another dtype back to that of the gradients."""
+        for params, wire in self.reduced:
+            params.own_grad[...] = wire[params.own]
+            self.buffers.give_back(wire)
+        self.reduced.clear()

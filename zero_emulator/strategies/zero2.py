@@ -34,16 +34,17 @@ class Zero2(Strategy):
         super().__init__(*args, **kwargs)
         self.reducing: _Reducing | None = None
 
-    def after_backward(self, layer: int, micro_batch: int, gradient: Array) -> None:
+    def after_backward(self, layer: int, micro_batch: int) -> None:
         self.close(layer)
         self.settle()
         params = self.layers[layer]
         first = micro_batch == 0
         # Rounded to what a gradient is kept in before it is reduced, as where the full one is kept.
-        full = self.recast(self.recast(gradient, params.summed_grad.dtype.name), self.precision.reduce)
+        kept_as = params.summed_grad.dtype.name
+        full = self.recast(self.recast(self.take_gradient(), kept_as), self.precision.reduce)
         lands_in_place = first and full.dtype == params.summed_grad.dtype
         shard = params.summed_grad
-        block = shard if lands_in_place else self.buffers.take(shard.size, self.precision.reduce)
+        block = shard if lands_in_place else self.buffers.take("buffer", shard.size, self.precision.reduce)
         work = self.comm.reduce_scatter(full, block, sizes=params.sizes)
         self.reducing = _Reducing(work, full, block, params, first)
 

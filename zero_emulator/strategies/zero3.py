@@ -89,10 +89,10 @@ class Zero3(Zero2):
         self.unshard()
         super().before_backward(layer, micro_batch)
 
-    def after_backward(self, layer: int, micro_batch: int, gradient: Array) -> None:
+    def after_backward(self, layer: int, micro_batch: int) -> None:
         self.close(layer)
         self.reshard()
-        super().after_backward(layer, micro_batch, gradient)
+        super().after_backward(layer, micro_batch)
 
     def finish_iteration(self) -> None:
         self.settle()
@@ -129,7 +129,7 @@ class Zero3(Zero2):
     def start_gather(self, layer: int) -> _Gathered:
         """Start to gather a layer, in the dtype of the wire."""
         params = self.layers[layer]
-        view = self.buffers.take(params.size, self.precision.weight_wire)
+        view = self.buffers.take("view", params.size, self.precision.weight_wire)
         if view.dtype == params.weight.dtype:
             work = self.comm.all_gather(params.weight, view, sizes=params.sizes)
         else:

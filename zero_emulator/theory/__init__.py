@@ -1,4 +1,4 @@
-"""Closed forms: the bytes that a rank sends, receives and keeps, exactly, for any cut into blocks.
+"""Closed forms: the bytes that a rank sends, receives, keeps and holds, exactly, for any cut into blocks.
 
 They are written down from the algorithms' definitions, not computed from schedules or runs, so that the audit
 holds one against the other. Layers are given by their block sizes in elements, a tuple of one a rank. For
@@ -10,6 +10,7 @@ from zero_emulator.theory.due import Due, overhead
 from zero_emulator.theory.kept import KEPT_WHOLE, MOMENTS, Moments, is_sharded, persistent_bytes
 from zero_emulator.theory.muon import muon_fetches, num_fetches
 from zero_emulator.theory.overhead import CHECK_BYTES, DIGEST_BYTES, VERSION_BYTES
+from zero_emulator.theory.peak import Held
 from zero_emulator.theory.rings import (
     NOTHING,
     RING,
@@ -18,7 +19,9 @@ from zero_emulator.theory.rings import (
     ring_all_gather,
     ring_all_reduce,
     ring_reduce_scatter,
+    ring_scratch,
 )
+from zero_emulator.theory.scratch import elementwise_scratch, muon_scratch
 from zero_emulator.theory.training import (
     CLAIMS,
     USES,
@@ -41,14 +44,17 @@ __all__ = [
     "VERSION_BYTES",
     "Due",
     "Flow",
+    "Held",
     "KeepViews",
     "Moments",
     "Sizes",
     "Use",
+    "elementwise_scratch",
     "is_sharded",
     "iteration_traffic",
     "multiple",
     "muon_fetches",
+    "muon_scratch",
     "num_calls",
     "num_fetches",
     "overhead",
@@ -56,4 +62,5 @@ __all__ = [
     "ring_all_gather",
     "ring_all_reduce",
     "ring_reduce_scatter",
+    "ring_scratch",
 ]

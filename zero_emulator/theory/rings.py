@@ -43,6 +43,24 @@ def ring_all_reduce(sizes: Sizes, rank: int) -> Flow:
     return ring_reduce_scatter(sizes, rank) + ring_all_gather(sizes, rank)
 
 
+def ring_scratch(collective: str, sizes: Sizes, rank: int, *, in_place: bool) -> int:
+    """Elements that a ring works in beside the caller's buffers; an all-gather needs none.
+
+    In place a block comes in beside the one that it is added to: room for the largest that does, any but the
+    left neighbour's. Out of place a reduce-scatter leaves its input as it is: room for a partial sum that
+    goes out and one that comes in. Those of a step are blocks r - s - 2, all but the last of which travel on.
+    """
+    num_ranks = len(sizes)
+    if collective == "all_gather" or num_ranks == 1:
+        return 0
+    received = [sizes[(rank - step - 2) % num_ranks] for step in range(num_ranks - 1)]
+    if in_place:
+        return max(received)
+    assert collective == "reduce_scatter", f"nobody calls {collective} out of place"
+    passed_on = received[:-1]
+    return max(passed_on[::2], default=0) + max(passed_on[1::2], default=0)
+
+
 RING: dict[str, Callable[[Sizes, int], Flow]] = {
     "all_gather": ring_all_gather,
     "reduce_scatter": ring_reduce_scatter,

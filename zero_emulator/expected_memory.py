@@ -1,0 +1,59 @@
+"""What a rank of a run must keep and hold: the closed forms, given what the run was told."""
+
+from collections.abc import Collection
+
+from zero_emulator import theory
+from zero_emulator.batches import rank_rows
+from zero_emulator.config import RunConfig
+from zero_emulator.meter import Peak
+from zero_emulator.partition import Partition
+from zero_emulator.precision import ITEMSIZE
+
+LABEL_BYTES = 8
+"""Of the class of a sample."""
+
+
+def expected_persistent(config: RunConfig, partition: Partition, rank: int) -> dict[str, int]:
+    """What a rank of this run must keep between iterations, in bytes by kind."""
+    name = "sgd-momentum" if config.optimizer == "sgd" and config.momentum else config.optimizer
+    return theory.persistent_bytes(
+        config.strategy, partition.blocks, rank, config.policy, theory.MOMENTS[name], partition.matrices
+    )
+
+
+def expected_peak(
+    config: RunConfig, partition: Partition, rank: int, skipped: Collection[int | None] = ()
+) -> Peak:
+    """The most that a rank must hold at once; ``skipped`` are the iterations whose update was voted down."""
+    policy, layers = config.policy, partition.layers
+    rows = rank_rows(config.batch_size, config.micro_batches, partition.world_size, rank)
+    one_hot = layers[-1].outputs * ITEMSIZE[policy.compute]
+    held = theory.Held(
+        config.strategy,
+        partition.blocks,
+        rank,
+        policy,
+        expected_persistent(config, partition, rank),
+        widths=(layers[0].inputs, *(layer.outputs for layer in layers)),
+        rows=[part.stop - part.start for part in rows],
+        target_bytes=one_hot if config.loss == "mse" else LABEL_BYTES,
+        scratch=expected_scratch(config, partition, rank),
+        scalars=config.clip is not None or policy.votes,
+        prefetch=config.prefetch,
+        keep_views=config.keep_views,
+    )
+    updated = (iteration for iteration in range(1, config.iterations + 1) if iteration not in skipped)
+    return held.peak(next(updated, None))
+
+
+def expected_scratch(config: RunConfig, partition: Partition, rank: int) -> list[int]:
+    """Elements that a rank's optimizer works in, one after the other."""
+    sharded = theory.is_sharded(config.strategy, "moment")
+    scratch = []
+    for layer, sizes, shares in zip(partition.layers, partition.blocks, partition.matrices, strict=True):
+        updated, in_matrix = (sizes[rank], shares[rank]) if sharded else (sum(sizes), sum(shares))
+        if config.optimizer == "muon":
+            scratch += theory.muon_scratch(layer.shapes[0][1], in_matrix)
+            updated -= in_matrix
+        scratch += theory.elementwise_scratch(config.optimizer, updated)
+    return scratch
