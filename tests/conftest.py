@@ -9,19 +9,29 @@ not apply is deselected, and a session that ran fewer MPI tests than it selected
 fails ends the job, because its peers would wait for it, or pair the next test with an old message.
 """
 
+import gc
 import os
 import sys
+import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import hypothesis
+import numpy as np
 import pytest
 
 from collectives.communicator import Communicator
 from collectives.transports.base import Transport
 from collectives.transports.checking import CheckingTransport
 from collectives.transports.threads import run_threads
+from zero_emulator.config import RunConfig
+from zero_emulator.data import Dataset
+from zero_emulator.losses import LOSSES
+from zero_emulator.meter import Meter, Peak
+from zero_emulator.strategies import STRATEGIES
+from zero_emulator.trainer import Trainer
 
 T = TypeVar("T")
 
@@ -83,6 +93,50 @@ def run_ranks(request: pytest.FixtureRequest, world_size: int) -> RunRanks:
         return results
 
     return run
+
+
+class Traced(NamedTuple):
+    """What tracemalloc saw of a rank's process in two iterations, and what its meter did; in bytes."""
+
+    traced_persistent: int
+    traced_peak: int
+    persistent: dict[str, int]
+    peak: Peak
+
+
+@pytest.fixture
+def traced() -> Callable[[Transport, Callable[..., Communicator], RunConfig, Dataset], Traced]:
+    def traced(
+        transport: Transport, new_communicator: Callable[..., Communicator], config: RunConfig, data: Dataset
+    ) -> Traced:
+        partition = config.partition(data, transport.world_size)
+        x, y = data.train_x[: config.batch_size].astype(np.float32), data.train_y[: config.batch_size]
+        gc.collect()
+        tracemalloc.start()
+        try:
+            meter = Meter()
+            comm = new_communicator(transport, allocate=partial(meter.empty, "buffer", dtype=np.uint8))
+            strategy = STRATEGIES[config.strategy](
+                comm, partition, 0, config.policy, config.make_optimizer(), config.strategy_options(), meter
+            )
+            trainer = Trainer(partition.layers, LOSSES[config.loss], strategy)
+            tracemalloc.reset_peak()  # the set-up draws the whole model
+            for _ in range(2):
+                trainer.iterate(x, y)
+            persistent, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        return Traced(persistent, peak, dict(+meter.alive), meter.peak)
+
+    return traced
+
+
+@pytest.fixture(scope="session")
+def wide() -> Dataset:
+    """Few points of many features and as many classes: layers of that width make millions of parameters."""
+    width = 512
+    x = np.random.default_rng(0).standard_normal((40, width))
+    return Dataset("wide", x, np.arange(40), x[:8], np.arange(8), num_classes=width)
 
 
 def _with_mpi(config: pytest.Config) -> bool:

@@ -54,7 +54,7 @@ def test_the_demo_shows_the_bytes_in_the_readme(monkeypatch, capsys) -> None:
         zero_cli.main()
 
     def bytes_of(text: str) -> list[list[str]]:
-        return [row.split()[:7] for row in text.splitlines() if row.startswith(("ddp ", "zero"))][:4]
+        return [row.split()[:8] for row in text.splitlines() if row.startswith(("ddp ", "zero"))][:4]
 
     assert bytes_of(capsys.readouterr().out) == bytes_of(shown("bash run/demo.sh"))
     assert len(bytes_of(shown("bash run/demo.sh"))) == 4

@@ -1,13 +1,16 @@
 """What a rank of a run must keep and hold: the closed forms, given what the run was told."""
 
 from collections.abc import Collection
+from dataclasses import replace
 
+from collectives.table import counted
 from zero_emulator import theory
 from zero_emulator.batches import rank_rows
 from zero_emulator.config import RunConfig
 from zero_emulator.meter import Peak
 from zero_emulator.partition import Partition
 from zero_emulator.precision import ITEMSIZE
+from zero_emulator.strategies import STRATEGIES
 
 LABEL_BYTES = 8
 """Of the class of a sample."""
@@ -57,3 +60,20 @@ def expected_scratch(config: RunConfig, partition: Partition, rank: int) -> list
             updated -= in_matrix
         scratch += theory.elementwise_scratch(config.optimizer, updated)
     return scratch
+
+
+def advise(config: RunConfig, partition: Partition) -> str:
+    """What to do where a strategy does not fit: take one that does, if there is any."""
+    peaks = {
+        name: max(
+            expected_peak(replace(config, strategy=name), partition, rank).total
+            for rank in range(partition.world_size)
+        )
+        for name in STRATEGIES
+    }
+    fit = [f"{name} with {peak}" for name, peak in peaks.items() if peak <= (config.device_memory or 0)]
+    ranks = f"on {counted(partition.world_size, 'rank')}"
+    if fit:
+        return f"{config.strategy} holds {peaks[config.strategy]} {ranks}; what fits is {', '.join(fit)}"
+    name = min(peaks, key=lambda name: peaks[name])
+    return f"even {name} holds {peaks[name]} {ranks}: take more ranks, or more micro-batches"

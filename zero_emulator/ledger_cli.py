@@ -12,6 +12,7 @@ from zero_emulator.held_bytes import Training
 from zero_emulator.ledger_document import Described, ledger_document
 from zero_emulator.ledger_report import describe_ledger
 from zero_emulator.model_configs import read_config
+from zero_emulator.options import parsed
 from zero_emulator.parallel_degrees import ParallelDegrees
 from zero_emulator.precision import ITEMSIZE, PRECISIONS, find_precision
 from zero_emulator.ranks import DEFAULT_RANKS
@@ -27,19 +28,9 @@ PATH = click.Path(path_type=Path)
 DEGREE = click.IntRange(min=1)
 
 
-def _parsed(parse: Callable[[str], int]) -> Callable[..., int | None]:
-    def callback(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
-        try:
-            return None if value is None else parse(value)
-        except ValueError as error:
-            raise click.BadParameter(str(error)) from error
-
-    return callback
-
-
 OPTIONS = (
-    click.option("--params", callback=_parsed(parse_params), help="Number of parameters: 8e9, 8B."),
-    click.option("--expert-params", callback=_parsed(parse_params), help="Those of --params in experts."),
+    click.option("--params", callback=parsed(parse_params), help="Number of parameters: 8e9, 8B."),
+    click.option("--expert-params", callback=parsed(parse_params), help="Those of --params in experts."),
     click.option("--config", type=PATH, help="A model's Hugging Face config.json."),
     click.option("--safetensors", type=PATH, help="A model's weights or their index: headers are read."),
     click.option("--ranks", type=DEGREE, default=DEFAULT_RANKS, help="World size."),
@@ -53,7 +44,7 @@ OPTIONS = (
     click.option("--prefetch", type=click.IntRange(min=0), default=0, help="Gathers ahead (zero3)."),
     click.option("--keep-views", type=click.Choice(["none", "all"]), default="none",
                  help="Views that stay from forward to backward (zero3)."),
-    click.option("--device-memory", callback=_parsed(parse_bytes), help="Of one rank: 80GB, 80GiB."),
+    click.option("--device-memory", callback=parsed(parse_bytes), help="Of one rank: 80GB, 80GiB."),
     click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else."),
 )  # fmt: skip
 

@@ -9,6 +9,7 @@ iterations; and NumPy's own temporaries of a piece, or of a few numbers a row.
 
 import weakref
 from collections import Counter
+from collections.abc import Callable
 from math import prod
 from typing import NamedTuple
 
@@ -17,15 +18,20 @@ import numpy.typing as npt
 
 from zero_emulator.layout import Array, Shape
 
-KINDS = (
-    "weight", "gradient", "master", "moment",  # kept between iterations
+PERSISTENT = ("weight", "gradient", "master", "moment")
+"""Kept between iterations."""
+
+PASSING = (
     "view",  # a gathered layer
-    "compute copy",  # of a layer whose weights are narrower than what is computed in
+    "compute copy",  # of a layer whose weights are of another dtype than what is computed in
     "buffer",  # of communication: full gradients on their way, casts for the wire, what rings work in
     "scratch",  # of the optimizer
-    "activation",  # outputs that backward needs, and their gradients
+    "activation",  # outputs that backward needs, and the gradients by them
     "input",  # rows and targets of a micro-batch
-)  # fmt: skip
+)
+"""Freed when they have been used."""
+
+KINDS = PERSISTENT + PASSING
 
 
 class Moment(NamedTuple):
@@ -64,11 +70,11 @@ class Meter:
     """One rank's memory: ``alive`` is by kind and in bytes, ``peak`` the most so far.
 
     ``at`` is the moment, set by whoever knows. ``limit`` is the memory of the device in bytes: what goes past
-    it raises DeviceMemoryError, before anything is allocated.
+    it raises DeviceMemoryError, before anything is allocated, and ``advice`` says what would fit.
     """
 
-    def __init__(self, limit: int | None = None) -> None:
-        self.limit, self.at = limit, Moment()
+    def __init__(self, limit: int | None = None, advice: Callable[[], str] = lambda: "take more") -> None:
+        self.limit, self.advice, self.at = limit, advice, Moment()
         self.alive: Counter[str] = Counter()
         self.peak = Peak({}, self.at)
         self._total = self._most = 0
@@ -111,8 +117,7 @@ class Meter:
         if self.limit is not None and self._total + num_bytes > self.limit:
             raise DeviceMemoryError(
                 f"{num_bytes} bytes of {kind} do not fit in {self.at}: {self._total} of the {self.limit} of "
-                f"--device-memory are taken ({describe_kinds(self.alive)}): take more ranks, more "
-                "micro-batches, or a strategy that shards more"
+                f"--device-memory are taken, {describe_kinds(self.alive)}: {self.advice()}"
             )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from zero_emulator.audit import all_equal
 from zero_emulator.config import RunConfig
+from zero_emulator.expected_memory import expected_peak
 from zero_emulator.expected_traffic import expected_traffic, fetched_matrices
 from zero_emulator.judge import faults
 from zero_emulator.layout import FlatLayout
@@ -42,6 +43,7 @@ def run_record(
         "gradient_audit": outcome.gradients is not None,
         "gathers_a_layer": _gathers_a_layer(config, partition, outcome),
         "persistent": [dict(report.persistent) for report in outcome.reports],
+        "peak": [_peak(rank, config, partition, outcome) for rank in range(world_size)],
         "totals": [
             {kind: report.traffic.sent[kind] for kind in ("training", "control", "audit")}
             for report in outcome.reports
@@ -59,6 +61,17 @@ def _tensors(layout: FlatLayout) -> list[Json]:
         {"name": name, "shape": list(shape), "padding": zeros}
         for (name, shape), zeros in zip(layout.shapes, padding, strict=True)
     ]
+
+
+def _peak(rank: int, config: RunConfig, partition: Partition, outcome: Outcome) -> Json:
+    report = outcome.reports[rank]
+    expected = expected_peak(config, partition, rank, report.skipped)
+    return {
+        "total": report.peak.total,
+        "expected": expected.total,
+        "by_kind": report.peak.by_kind,
+        **report.peak.moment._asdict(),
+    }
 
 
 def _gathers_a_layer(config: RunConfig, partition: Partition, outcome: Outcome) -> float:

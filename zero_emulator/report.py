@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from collectives.table import counted, format_table
+from zero_emulator.meter import PASSING, Moment, describe_kinds
 from zero_emulator.theory import CLAIMS
 
 Json = dict[str, Any]
@@ -24,6 +25,7 @@ def describe_run(record: Json) -> str:
         f"{_span([rank['control'] for rank in record['totals']])} control and "
         f"{_span([rank['audit'] for rank in record['totals']])} audit bytes a rank",
         f"  persistent          {_persistent_per_param(record):.4g} bytes a parameter",
+        f"  peak                {_peak_per_param(record):.4g} bytes a parameter: {_peak(record)}",
         f"  parameters          {_identical(record)}",
         *_skipped(record),
         f"verdict {record['verdict']}",
@@ -80,8 +82,8 @@ def _claims_note(config: Json) -> list[str]:
 
 def _comparison_table(document: Json) -> str:
     head = [
-        "strategy", "persistent B/param", "claim", "exact bytes", "counted bytes", "x f(N)Ψ", "gathers/layer",
-        "digest", "vs serial", "verdict",
+        "strategy", "persistent B/param", "peak B/param", "claim", "exact bytes", "counted bytes", "x f(N)Ψ",
+        "gathers/layer", "digest", "vs serial", "verdict",
     ]  # fmt: skip
     rows = []
     for name, record in document["runs"].items():
@@ -91,6 +93,7 @@ def _comparison_table(document: Json) -> str:
             [
                 name,
                 f"{_persistent_per_param(record):.4g}",
+                f"{_peak_per_param(record):.4g}",
                 f"{CLAIMS[name]}Ψ",
                 _span([rank["expected_sent"] for rank in traffic]),
                 _span([sum(rank["sent"].values()) for rank in traffic]),
@@ -101,13 +104,26 @@ def _comparison_table(document: Json) -> str:
                 document["verdicts"][name],
             ]
         )
-    return format_table(head, rows, right=(1, 3, 4, 5, 6, 8))
+    return format_table(head, rows, right=(1, 2, 4, 5, 6, 7, 9))
 
 
 def _persistent_per_param(record: Json) -> float:
     """On the rank that keeps most."""
     most: int = max(sum(kept.values()) for kept in record["persistent"])
     return most / float(record["num_params"])
+
+
+def _peak_per_param(record: Json) -> float:
+    """On the rank that holds most."""
+    most: int = max(peak["total"] for peak in record["peak"])
+    return most / float(record["num_params"])
+
+
+def _peak(record: Json) -> str:
+    """When, and what there was beside what is persistent, on the rank that holds most."""
+    peak = max(record["peak"], key=lambda peak: peak["total"])
+    passing = {kind: peak["by_kind"].get(kind, 0) for kind in PASSING}
+    return f"in {Moment(peak['iteration'], peak['phase'], peak['layer'])}, {describe_kinds(passing)} bytes"
 
 
 def _skipped(record: Json) -> list[str]:

@@ -18,6 +18,7 @@ from zero_emulator.audit import DigestAudit, gather_gradients
 from zero_emulator.batches import global_batches
 from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
+from zero_emulator.expected_memory import advise
 from zero_emulator.layout import Array
 from zero_emulator.losses import LOSSES
 from zero_emulator.memory import alive_bytes
@@ -84,13 +85,13 @@ def run(
     start = time.monotonic()
     check_alike(config, dataset, transport)
     ledger = Ledger()
-    meter = Meter(config.device_memory)
+    partition = config.partition(dataset, transport.world_size)
+    meter = Meter(config.device_memory, partial(advise, config, partition))
     comm = Communicator(
         MeteredTransport(transport, ledger),
         time_limit=config.time_limit,
         allocate=partial(meter.empty, "buffer", dtype=np.uint8),
     )
-    partition = config.partition(dataset, transport.world_size)
     strategy = STRATEGIES[config.strategy](
         comm,
         partition,

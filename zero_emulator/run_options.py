@@ -10,9 +10,11 @@ from zero_emulator.config import UNIFORM, RunConfig
 from zero_emulator.cuts import CUTS
 from zero_emulator.losses import LOSSES
 from zero_emulator.optimizers import OPTIMIZERS
+from zero_emulator.options import parsed
 from zero_emulator.padding import PADDINGS
 from zero_emulator.precision import ITEMSIZE, PRECISIONS
 from zero_emulator.ranks import DEFAULT_RANKS
+from zero_emulator.units import parse_bytes
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -55,6 +57,8 @@ OPTIONS = (
                  help="Zeros behind a layer (even, 2n) or its tensors (rows), so that blocks are equal."),
     click.option("--cut", type=click.Choice(list(CUTS)), default=DEFAULT.cut,
                  help="Blocks of every layer, or whole layers to ranks."),
+    click.option("--device-memory", callback=parsed(parse_bytes),
+                 help="Of one rank, 64MiB or 80GB: what does not fit ends the run."),
     click.option("--audit-every", type=int, default=DEFAULT.audit_every, help="Iterations between digests."),
     click.option("--time-limit", type=float, default=DEFAULT.time_limit, help="Seconds without news."),
     click.option("--record", type=PATH, help="Write the run record, JSON."),

@@ -94,11 +94,11 @@ def any_run() -> AnyRun:
 
 @pytest.fixture
 def train(run_ranks: Callable[..., list[Any]], toy: Dataset, settings: dict[str, Any]) -> Train:
-    def train(strategy: str, *, keep_events: bool = False, **chosen: Any) -> Outcome:
+    def train(strategy: str, *, keep_events: bool = False, data: Dataset = toy, **chosen: Any) -> Outcome:
         config = RunConfig(strategy=strategy, **settings | chosen)
 
         def body(comm: Communicator) -> Outcome:
-            return run(config, toy, comm.transport, keep_events=keep_events, poison=True)
+            return run(config, data, comm.transport, keep_events=keep_events, poison=True)
 
         return run_ranks(body)[0]
 

@@ -44,7 +44,7 @@ def test_a_record_has_the_fields_that_others_read(job: Any) -> None:
     assert code == 0
     assert list(record) == [
         "schema", "config", "environment", "num_params", "world_size", "layers", "block_sizes", "iterations",
-        "gradient_audit", "gathers_a_layer", "persistent", "totals", "test_accuracy", "seconds",
+        "gradient_audit", "gathers_a_layer", "persistent", "peak", "totals", "test_accuracy", "seconds",
         "faults", "verdict",
     ]  # fmt: skip
     assert record["schema"] == "zero-emulator/run/2"
@@ -63,6 +63,30 @@ def test_a_record_has_the_fields_that_others_read(job: Any) -> None:
     assert record["gradient_audit"] is False
     assert record["gathers_a_layer"] == 2
     assert record["persistent"] == [{"weight": 17 * 8, "gradient": 17 * 8, "moment": 2 * 17 * 8}] * 3
+    # In the last backward, on 3 or 4 rows: the view and the gradient of layer 0, that of layer 1 on its way,
+    # the outputs of layer 0, their gradient before and after the ReLU, and the rows with their labels.
+    assert record["peak"] == [
+        {
+            "total": sum(by_kind.values()),
+            "expected": sum(by_kind.values()),
+            "by_kind": by_kind,
+            "iteration": 1,
+            "phase": "backward",
+            "layer": 0,
+        }
+        for rows in (4, 4, 3)
+        for by_kind in [
+            {
+                "weight": 17 * 8,
+                "gradient": 17 * 8,
+                "moment": 2 * 17 * 8,
+                "view": 24 * 8,
+                "buffer": (24 + 15 + 5) * 8,
+                "activation": rows * 3 * 4 * 8,
+                "input": rows * (5 + 1) * 8,
+            }
+        ]
+    ]
     assert 0 <= record["test_accuracy"] <= 1
     assert record["seconds"] > 0
     assert (record["faults"], record["verdict"]) == ([], "pass")
@@ -209,6 +233,10 @@ def test_a_description_says_what_was_expected_and_what_was_counted(job: Any) -> 
         == "  sent an iteration   512..520 bytes a rank, expected 512..520; 2.977..3.023 f(N)Ψ, claim 3Ψ"
     )
     assert text[4] == "  persistent          16.37 bytes a parameter"
+    assert text[5] == (
+        "  peak                47.26 bytes a parameter: in the backward of layer 0 in iteration 1, "
+        "192 view, 272 buffer, 576 activation, 288 input bytes"
+    )
     assert text[-1] == "verdict pass"
 
 

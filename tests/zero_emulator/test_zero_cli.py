@@ -99,6 +99,8 @@ REFUSED = {
     "--lr nan": "--lr nan: give a number above 0",
     "--lr inf": "--lr inf: give a number above 0",
     "--clip -1": "--clip -1: give a number above 0",
+    "--device-memory lots": "'lots' is no size: write 80GB (10^9 bytes each) or 80GiB (2^30)",
+    "--device-memory 0": "'0' is no size",
     "--time-limit nan": "--time-limit nan: give a number above 0",
     "--optimizer sgd --momentum nan": "--momentum nan: give a number of 0 or more",
     "--optimizer adamw --weight-decay nan": "--weight-decay nan: give a number of 0 or more",
