@@ -1,6 +1,6 @@
 """The same model through every strategy and serially: bit for bit alike, and close to serial."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -11,6 +11,7 @@ from collectives.transports.base import Transport
 from zero_emulator.batches import global_batches
 from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
+from zero_emulator.expected_memory import too_large
 from zero_emulator.layout import Array
 from zero_emulator.losses import LOSSES
 from zero_emulator.model import initial_parameters
@@ -31,11 +32,13 @@ class Comparison:
     """Every strategy's run, and how far it is from serial training, the most on any rank.
 
     ``differences`` are of parameters, ``gradient_errors`` of the first iteration's gradient, relative.
+    ``too_large`` were not run: the peaks of strategies that do not fit the device, by their closed forms.
     """
 
     outcomes: dict[str, Outcome]
     differences: dict[str, float]
     gradient_errors: dict[str, float]
+    too_large: dict[str, int]
 
     def faults(self, config: RunConfig) -> dict[str, list[str]]:
         """What is wrong with each strategy beside the others and beside serial training."""
@@ -45,7 +48,7 @@ class Comparison:
             (self.gradient_errors, GRADIENT_TOLERANCE[weight], "the first gradient is off by a relative"),
         )
         found: dict[str, list[str]] = {name: [] for name in self.outcomes}
-        for group in must_agree(config.micro_batches):
+        for group in must_agree(config.micro_batches, self.outcomes):
             for name in group[1:]:
                 found[name] += self._apart(group[0], name)
         for values, tolerance, what in checks:
@@ -62,15 +65,16 @@ class Comparison:
         return [f"{other} differs from {first} from iteration {apart[0]} on"] if apart else []
 
 
-def must_agree(micro_batches: int) -> tuple[tuple[str, ...], ...]:
+def must_agree(micro_batches: int, among: Collection[str] = STRATEGIES) -> tuple[tuple[str, ...], ...]:
     """Groups of strategies that must give the same bits after every iteration.
 
     All of them with one micro-batch; with more, those that reduce once an iteration and those that reduce
     every micro-batch add in different orders.
     """
+    compared = [name for name in STRATEGIES if name in among]
     if micro_batches == 1:
-        return (tuple(STRATEGIES),)
-    groups = groupby(STRATEGIES, lambda name: STRATEGIES[name].reduces_every_micro_batch)
+        return (tuple(compared),)
+    groups = groupby(compared, lambda name: STRATEGIES[name].reduces_every_micro_batch)
     return tuple(tuple(names) for _, names in groups)
 
 
@@ -84,8 +88,11 @@ def compare(
     """Run every strategy, then train serially on every rank; all ranks get the same comparison.
 
     Every rank does, so that each holds its own outcome against serial training and nobody waits for another.
+    Strategies that do not fit the device are left out; if none fits, the first runs all the same, and fails.
     """
-    outcomes = {name: run_one(replace(config, strategy=name)) for name in STRATEGIES}
+    large = too_large(config, config.partition(dataset, transport.world_size))
+    fit = [name for name in STRATEGIES if name not in large] or list(STRATEGIES)
+    outcomes = {name: run_one(replace(config, strategy=name)) for name in fit}
     weights = serial_weights(config, dataset, transport.world_size)
     gradients = first_gradients(config, dataset, transport.world_size)
     own = {
@@ -101,6 +108,7 @@ def compare(
         outcomes,
         {name: float(difference) for name, (difference, _) in worst.items()},
         {name: float(error) for name, (_, error) in worst.items()},
+        large,
     )
 
 

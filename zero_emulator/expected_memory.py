@@ -62,18 +62,28 @@ def expected_scratch(config: RunConfig, partition: Partition, rank: int) -> list
     return scratch
 
 
-def advise(config: RunConfig, partition: Partition) -> str:
-    """What to do where a strategy does not fit: take one that does, if there is any."""
-    peaks = {
-        name: max(
-            expected_peak(replace(config, strategy=name), partition, rank).total
-            for rank in range(partition.world_size)
-        )
+def peaks(config: RunConfig, partition: Partition) -> dict[str, int]:
+    """By strategy, what the rank that holds most holds at once."""
+    ranks = range(partition.world_size)
+    return {
+        name: max(expected_peak(replace(config, strategy=name), partition, rank).total for rank in ranks)
         for name in STRATEGIES
     }
-    fit = [f"{name} with {peak}" for name, peak in peaks.items() if peak <= (config.device_memory or 0)]
+
+
+def too_large(config: RunConfig, partition: Partition) -> dict[str, int]:
+    """The peaks of the strategies that do not fit the device."""
+    if config.device_memory is None:
+        return {}
+    return {name: peak for name, peak in peaks(config, partition).items() if peak > config.device_memory}
+
+
+def advise(config: RunConfig, partition: Partition) -> str:
+    """What to do where a strategy does not fit: take one that does, if there is any."""
+    held, large = peaks(config, partition), too_large(config, partition)
+    fit = [f"{name} with {peak}" for name, peak in held.items() if name not in large]
     ranks = f"on {counted(partition.world_size, 'rank')}"
     if fit:
-        return f"{config.strategy} holds {peaks[config.strategy]} {ranks}; what fits is {', '.join(fit)}"
-    name = min(peaks, key=lambda name: peaks[name])
-    return f"even {name} holds {peaks[name]} {ranks}: take more ranks, or more micro-batches"
+        return f"{config.strategy} holds {held[config.strategy]} {ranks}; what fits is {', '.join(fit)}"
+    least = min(held, key=lambda name: held[name])
+    return f"even {least} holds {held[least]} {ranks}: take more ranks, or more micro-batches"

@@ -18,7 +18,7 @@ from zero_emulator.record import Json, describe_environment, run_record
 from zero_emulator.report import describe_comparison, describe_run
 from zero_emulator.run import Outcome, run
 
-COMPARE_SCHEMA = "zero-emulator/compare/1"
+COMPARE_SCHEMA = "zero-emulator/compare/2"
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,12 @@ class Job:
         document: Json = {
             "schema": COMPARE_SCHEMA,
             "runs": runs,
+            "too_large": found.too_large,
             "differences_from_serial": _finite(found.differences),
             "gradient_errors": _finite(found.gradient_errors),
             "faults": apart,
             "verdicts": verdicts,
-            "agreement": [list(group) for group in must_agree(self.config.micro_batches)],
+            "agreement": [list(group) for group in must_agree(self.config.micro_batches, runs)],
             "verdict": "fail" if "fail" in verdicts.values() else "pass",
         }
         events = chain.from_iterable(

@@ -42,11 +42,16 @@ def describe_comparison(document: Json) -> str:
         [
             _setting(first),
             _comparison_table(document),
+            *(
+                f"{name} is not run: by its closed form it would hold {peak} bytes, and the device has "
+                f"{first['config']['device_memory']}"
+                for name, peak in document["too_large"].items()
+            ),
             *_claims_note(first["config"]),
             *(
                 f"{' = '.join(group)}, bit for bit, after every audited iteration"
                 for group in document["agreement"]
-                if not faults
+                if not faults and len(group) > 1
             ),
             *faults,
             *(f"{name}, {fault}" for name, record in runs.items() for fault in record["faults"]),

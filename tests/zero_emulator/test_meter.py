@@ -9,6 +9,7 @@ import pytest
 
 from collectives.transports.threads import run_threads
 from zero_emulator.cli import main
+from zero_emulator.compare import compare
 from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
 from zero_emulator.expected_memory import expected_peak
@@ -110,3 +111,33 @@ def test_a_run_that_does_not_fit_ends_with_code_3(
     said = capsys.readouterr()
     assert ("DeviceMemoryError" in said.err) == (code == 3)
     assert ("verdict pass" in said.out) == (code == 0)
+
+
+def test_a_comparison_leaves_out_what_does_not_fit_and_says_so(monkeypatch: Any, capsys: Any) -> None:
+    command = "compare --ranks 4 --transport threads --iterations 1 --batch-size 4 --device-memory 256KiB"
+    layers = ",".join(["64"] * 7)
+    monkeypatch.setattr(sys, "argv", ["zero-emulator", *command.split(), "--hidden", layers])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    out = capsys.readouterr().out
+    assert not ended.value.code
+    rows = [line.split() for line in out.splitlines() if line.startswith(("ddp", "zero"))]
+    assert [row[:3] for row in rows if row[-1] == "pass"] == [
+        ["zero2", "7", "8.484"],
+        ["zero3", "4", "6.043"],
+    ]
+    assert re.search(r"^ddp is not run: .* would hold \d+ bytes, and the device has 262144$", out, re.M)
+    assert "zero1 is not run: " in out
+    assert "zero2 = zero3, bit for bit" in out
+
+
+def test_a_comparison_of_which_nothing_fits_fails_with_the_ledger(
+    toy: Dataset, settings: dict[str, Any]
+) -> None:
+    config = RunConfig(**settings | {"device_memory": 1000})
+
+    def body(transport: Any) -> object:
+        return compare(config, toy, transport, run_one=lambda one: run(one, toy, transport))
+
+    with pytest.raises(DeviceMemoryError, match=r"even zero\d holds"):
+        run_threads(2, body)

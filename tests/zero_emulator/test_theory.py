@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from collectives.algorithms import find_algorithm
+from collectives.engine import bind
 from collectives.transports.threads import run_threads
 from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
@@ -27,7 +29,9 @@ from zero_emulator.theory import (
     ring_all_gather,
     ring_all_reduce,
     ring_reduce_scatter,
+    ring_scratch,
 )
+from zero_emulator.theory.views import gathers, views_held
 from zero_emulator.traffic import IterationTraffic
 
 UNEVEN = (3, 2, 1)  # blocks of 3 ranks
@@ -187,3 +191,28 @@ def test_whatever_is_trained_sends_and_keeps_what_the_closed_form_says(
 
 def test_every_strategy_has_its_closed_forms() -> None:
     assert set(STRATEGIES) == set(USES) == set(CLAIMS) == set(KEPT_WHOLE)
+
+
+@pytest.mark.parametrize("sizes", [(5,), (3, 2), (4, 0, 1), (1, 5, 2, 4), (2, 9, 1, 0, 7)])
+@pytest.mark.parametrize(
+    ("collective", "in_place"),
+    [("all_gather", False), ("all_gather", True), ("reduce_scatter", False), ("reduce_scatter", True),
+     ("all_reduce", True)],
+)  # fmt: skip
+def test_a_ring_works_in_what_the_closed_form_says(
+    sizes: tuple[int, ...], collective: str, in_place: bool
+) -> None:
+    for rank in range(len(sizes)):
+        bound = bind(find_algorithm("ring", collective), rank, sizes, 8, in_place, 1)
+        assert ring_scratch(collective, sizes, rank, in_place=in_place) == bound.scratch_size
+
+
+def test_a_view_is_held_from_its_early_start_to_its_last_use() -> None:
+    """Visits 0 to 5: forward of layers 0, 1, 2, backward of 2, 1, 0."""
+    none, kept = gathers(3, 1, "none"), gathers(3, 1, "all")
+    assert [views_held(none, visit, 0) for visit in range(6)] == [[0], [1], [2], [2], [1], [0]]
+    ahead = [[0, 1], [1, 2], [2, 2], [2, 1], [1, 0], [0]]
+    assert [views_held(none, visit, 1) for visit in range(6)] == ahead
+    assert [views_held(none, visit, 1, after=True) for visit in range(6)] == [held[1:] for held in ahead]
+    all_of = [[0], [0, 1], [0, 1, 2], [0, 1, 2], [0, 1], [0]]
+    assert [views_held(kept, visit, 0) for visit in range(6)] == all_of

@@ -1,24 +1,23 @@
 """The peak: the most that a rank holds at once, by kind, and when.
 
-To what is kept between iterations come, for a layer of S parameters on n rows, with c, w, g and r bytes of a
-number that is computed in, of a weight on the wire, of a summed gradient and of one that is reduced:
+To what is kept between iterations come, while a layer of S parameters is in use on n rows:
 
-    view           w S of each layer that is in use, prefetched, or kept for its backward (ZeRO-3)
-    compute copy   c S while the layer is in use, if its weights are of another dtype
-    buffer         c S of gradient, where backward cannot write to the kept one; (c + g) S and (g + r) S
-                   while it is cast; what reductions hold in flight; w Ψ, where updated weights are cast
+    view           of each layer that is in use, prefetched, or kept for its backward (ZeRO-3)
+    compute copy   of the layer in use, if its weights are of another dtype
+    buffer         its full gradient, if that is not kept, and casts of it; what reductions hold in flight;
+                   all layers where updated weights are cast for the wire
     scratch        of the optimizer
-    activation     c n (outputs of all layers up to this one, the gradient by its own, once more before its
-                   ReLU, and the gradient by its inputs)
+    activation     outputs of all layers up to this one, the gradient by its own, once more before its ReLU,
+                   and the gradient by its inputs
     input          n rows and their targets
 
 Each moment at which memory has grown is written down from what the strategies are, in the order in which a
-rank gets there; the peak is the largest. Source: S. Rajbhandari et al., ZeRO, SC 2020, sections 3 and 6, for
-what is kept and what passes ("residual states").
+rank gets there; the peak is the first of the largest. Source: S. Rajbhandari et al., ZeRO, SC 2020, for what
+is kept and what passes ("residual states").
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 from collectives.blocks import even_cut
@@ -26,6 +25,7 @@ from zero_emulator.meter import Moment, Peak
 from zero_emulator.precision import ITEMSIZE, Precision
 from zero_emulator.theory.kept import is_sharded
 from zero_emulator.theory.overhead import SCALAR_BYTES
+from zero_emulator.theory.passing import compute_copy, full_gradient, gradient_casts, reduction
 from zero_emulator.theory.rings import Sizes, ring_scratch
 from zero_emulator.theory.training import KeepViews
 from zero_emulator.theory.views import gathers, views_held, visits
@@ -69,81 +69,49 @@ class Held:
         return highest
 
     def _growths(self, *, updates: bool) -> Iterator[Growth]:
-        reductions = 0  # bytes in flight
-        last, compute = len(self.layers) - 1, ITEMSIZE[self.precision.compute]
+        in_flight = 0  # bytes of reductions
         for micro_batch, rows in enumerate(self.rows):
-            width = [rows * compute * width for width in self.widths]  # bytes of all rows
-            base = Counter(input=width[0] + rows * self.target_bytes)
-            for layer in range(last + 1):
-                forward, _ = visits(layer, micro_batch, last + 1)
-                held = base + self._views(forward) + self._copy(layer)
-                held += Counter(buffer=reductions, activation=sum(width[1 : layer + 2]))
-                yield "forward", layer, held
-            held = base + self._views(forward, after=True)
-            held += Counter(buffer=reductions, activation=sum(width[1:]) + width[-1])
-            yield "forward", last, held  # the loss, and its gradient
-            for layer in reversed(range(last + 1)):
-                _, backward = visits(layer, micro_batch, last + 1)
-                outputs, grad, grad_x = (
-                    sum(width[1 : layer + 1]),
-                    width[layer + 1],
-                    width[layer] * (layer > 0),
-                )
-                held = base + self._views(backward) + self._copy(layer)
-                held += Counter(
-                    buffer=reductions + self._gradient(layer, micro_batch),
-                    activation=outputs + 2 * grad + grad * (layer < last) + grad_x,
-                )
-                yield "backward", layer, held
-                held = base + self._views(backward, after=True) + Counter(activation=outputs + grad_x)
-                if is_sharded(self.strategy, "gradient"):
-                    reductions = 0  # the one before must be over: full gradients would pile up
-                for pair in self._casts(layer):
-                    yield "backward", layer, held + Counter(buffer=pair)
-                reductions += self._reduction(layer, micro_batch)
-                yield "backward", layer, held + Counter(buffer=reductions)
+            compute = ITEMSIZE[self.precision.compute]
+            base = Counter(input=rows * (self.widths[0] * compute + self.target_bytes))
+            width = [rows * width * compute for width in self.widths]  # bytes of all rows
+            yield from self._forward(micro_batch, base, width, in_flight)
+            for layer in reversed(range(len(self.layers))):
+                in_flight = yield from self._backward(layer, micro_batch, base, width, in_flight)
         yield from self._update(updates)
 
-    def _views(self, visit: int, *, after: bool = False) -> Counter[str]:
-        if not is_sharded(self.strategy, "weight"):
-            return Counter()
-        found = gathers(len(self.layers), len(self.rows), self.keep_views)
-        held = views_held(found, visit, self.prefetch, after=after)
-        return Counter(view=ITEMSIZE[self.precision.weight_wire] * sum(sum(self.layers[n]) for n in held))
+    def _forward(
+        self, micro_batch: int, base: Counter[str], width: Sequence[int], in_flight: int
+    ) -> Iterator[Growth]:
+        for layer in range(len(self.layers)):
+            visit, _ = visits(layer, micro_batch, len(self.layers))
+            passing = Counter(buffer=in_flight, activation=sum(width[1 : layer + 2]))
+            yield "forward", layer, base + self._in_use(layer, visit) + passing
+        passing = Counter(buffer=in_flight, activation=sum(width[1:]) + width[-1])  # the loss has a gradient
+        yield "forward", layer, base + self._views(visit, after=True) + passing
 
-    def _copy(self, layer: int) -> Counter[str]:
-        precision = self.precision
-        full = precision.weight_wire if is_sharded(self.strategy, "weight") else precision.weight
-        copied = full != precision.compute
-        return Counter({"compute copy": copied * ITEMSIZE[precision.compute] * sum(self.layers[layer])})
+    def _backward(
+        self, layer: int, micro_batch: int, base: Counter[str], width: Sequence[int], in_flight: int
+    ) -> Generator[Growth, None, int]:
+        """Also returns what reductions hold in flight when the layer is done."""
+        asked = self.strategy, self.precision, self.layers[layer]
+        _, visit = visits(layer, micro_batch, len(self.layers))
+        below, output = sum(width[1 : layer + 1]), width[layer + 1]
+        grad_x = width[layer] if layer > 0 else 0
+        before_relu = output if layer < len(self.layers) - 1 else 0
+        passing = Counter(
+            buffer=in_flight + full_gradient(*asked, micro_batch),
+            activation=below + output + output + before_relu + grad_x,
+        )
+        yield "backward", layer, base + self._in_use(layer, visit) + passing
 
-    def _gradient(self, layer: int, micro_batch: int) -> int:
-        """What backward writes to, where it is not the gradient that is kept."""
-        precision = self.precision
-        kept = not is_sharded(self.strategy, "gradient") and precision.summed_gradient == precision.compute
-        return 0 if kept and micro_batch == 0 else ITEMSIZE[precision.compute] * sum(self.layers[layer])
-
-    def _casts(self, layer: int) -> list[int]:
-        """Of a gradient that is not kept whole: to the dtype of the kept shard, then to that of the wire."""
-        if not is_sharded(self.strategy, "gradient"):
-            return []
-        kept, compute, reduce = self.precision.summed_gradient, self.precision.compute, self.precision.reduce
-        pairs = [(compute, kept), (kept, reduce)]
-        whole = sum(self.layers[layer])
-        return [whole * (ITEMSIZE[a] + ITEMSIZE[b]) for a, b in pairs if a != b]
-
-    def _reduction(self, layer: int, micro_batch: int) -> int:
-        """What the reduction of a layer holds until it is over: the wire, the ring's scratch, the result."""
-        precision, sizes = self.precision, self.layers[layer]
-        itemsize, same = ITEMSIZE[precision.reduce], precision.reduce == precision.summed_gradient
+        base = base + self._views(visit, after=True) + Counter(activation=below + grad_x)
         if is_sharded(self.strategy, "gradient"):
-            scratch = ring_scratch("reduce_scatter", sizes, self.rank, in_place=False)
-            result = 0 if same and micro_batch == 0 else sizes[self.rank]
-            return itemsize * (sum(sizes) + scratch + result)
-        if micro_batch < len(self.rows) - 1:
-            return 0
-        scratch = ring_scratch("reduce_scatter", sizes, self.rank, in_place=True)
-        return itemsize * (scratch + (0 if same else sum(sizes)))
+            in_flight = 0  # the reduction before this one ends first, or full gradients would pile up
+        for cast in gradient_casts(*asked):
+            yield "backward", layer, base + Counter(buffer=cast)
+        in_flight += reduction(*asked, self.rank, micro_batch, len(self.rows))
+        yield "backward", layer, base + Counter(buffer=in_flight)
+        return in_flight
 
     def _update(self, updates: bool) -> Iterator[Growth]:
         precision = self.precision
@@ -156,3 +124,15 @@ class Held:
         if gathers_weights and precision.weight_wire != precision.weight:
             whole = sum(map(sum, self.layers))
             yield "update", None, Counter(buffer=ITEMSIZE[precision.weight_wire] * whole)
+
+    def _in_use(self, layer: int, visit: int) -> Counter[str]:
+        """Views during a visit of a layer, and the copy of this one."""
+        copy = compute_copy(self.strategy, self.precision, self.layers[layer])
+        return self._views(visit) + Counter({"compute copy": copy})
+
+    def _views(self, visit: int, *, after: bool = False) -> Counter[str]:
+        if not is_sharded(self.strategy, "weight"):
+            return Counter()
+        found = gathers(len(self.layers), len(self.rows), self.keep_views)
+        held = views_held(found, visit, self.prefetch, after=after)
+        return Counter(view=ITEMSIZE[self.precision.weight_wire] * sum(sum(self.layers[n]) for n in held))
