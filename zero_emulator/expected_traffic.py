@@ -1,6 +1,6 @@
 """What a rank of a run must send and receive: the closed forms, given what the run was told."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from collectives.ledger import Kind
 from zero_emulator import theory
@@ -21,6 +21,11 @@ def fetched_matrices(config: RunConfig, matrices: Sequence[Sizes], *, skipped: b
     return tuple(matrices) if shares and not skipped else ()
 
 
+def first_update(iterations: int, skipped: Collection[int | None]) -> int | None:
+    """The first of so many iterations whose update was not skipped: the one whose gradients are audited."""
+    return next((one for one in range(1, iterations + 1) if one not in skipped), None)
+
+
 def due_besides(
     config: RunConfig,
     num_layers: int,
@@ -32,12 +37,12 @@ def due_besides(
 ) -> Due:
     """What falls due besides training in one iteration, whose update was ``skipped`` by vote or was not.
 
-    ``gradient_audit``: whether the first iteration's gradients are gathered, where not all ranks have them.
+    ``gradient_audit``: whether its gradients are gathered, where not all ranks have them.
     """
     policy = config.policy
     last = iteration == config.iterations
     weights = last and config.strategy == "zero3"
-    gradients = iteration == 1 and gradient_audit and config.strategy != "ddp"
+    gradients = gradient_audit and config.strategy != "ddp"
     return Due(
         training_calls=theory.num_calls(training_uses(config), num_layers),
         fetched=fetched_matrices(config, matrices, skipped=skipped),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from collectives.ledger import Kind
-from zero_emulator.expected_traffic import due_besides
+from zero_emulator.expected_traffic import due_besides, first_update
 from zero_emulator.recorded import Recorded
 from zero_emulator.theory import CHECK_BYTES, DIGEST_BYTES, VERSION_BYTES, Due, Flow, overhead
 
@@ -13,6 +13,8 @@ Overhead = Mapping[tuple[Kind, str], Flow]
 def recorded_due(record: Recorded) -> tuple[Due, ...]:
     """What fell due in each iteration."""
     config, num_layers, matrices = record.config, len(record.layers), record.matrices
+    skipped = [one.iteration for one in record.iterations if one.skipped]
+    updated_first = first_update(len(record.iterations), skipped)
     return tuple(
         due_besides(
             config,
@@ -20,7 +22,7 @@ def recorded_due(record: Recorded) -> tuple[Due, ...]:
             matrices,
             one.iteration,
             skipped=one.skipped,
-            gradient_audit=record.gradient_audit,
+            gradient_audit=record.gradient_audit and one.iteration == updated_first,
         )
         for one in record.iterations
     )
@@ -49,5 +51,5 @@ def reasons(record: Recorded, iteration: int) -> dict[str, str]:
         "norm": norm,
         "digest": f"all ranks tell the digest of the weights that they used, {digest} bytes",
         "weights": "after the last iteration zero3 gathers all layers once more, to be audited",
-        "gradients": "those of iteration 1 are gathered, to be held against serial training",
+        "gradients": "those of the first update are gathered, to be held against serial training",
     }

@@ -8,7 +8,12 @@ from collectives.ledger import Kind
 from zero_emulator.audit import all_equal
 from zero_emulator.config import RunConfig
 from zero_emulator.expected_memory import expected_peak, expected_persistent
-from zero_emulator.expected_traffic import due_besides, expected_overhead, expected_traffic
+from zero_emulator.expected_traffic import (
+    due_besides,
+    expected_overhead,
+    expected_traffic,
+    first_update,
+)
 from zero_emulator.partition import Partition
 from zero_emulator.run import Outcome
 from zero_emulator.theory import Flow
@@ -42,6 +47,7 @@ def _traffic_faults(config: RunConfig, partition: Partition, outcome: Outcome) -
     """Whatever was counted that no closed form expects, or was expected and not counted."""
     for rank, report in enumerate(outcome.reports):
         iterations = range(1, config.iterations + 1)
+        updated_first = first_update(config.iterations, report.skipped)
         for iteration in iterations:
             counted = report.traffic.by_iteration[iteration]
             skipped = iteration in report.skipped
@@ -56,7 +62,7 @@ def _traffic_faults(config: RunConfig, partition: Partition, outcome: Outcome) -
                 partition.matrices,
                 iteration,
                 skipped=skipped,
-                gradient_audit=outcome.gradients is not None,
+                gradient_audit=outcome.gradients is not None and iteration == updated_first,
             )
             for kind, expected in expected_overhead(partition, rank, due).items():
                 if counted.overhead(kind) != expected:

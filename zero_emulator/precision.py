@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-ITEMSIZE = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
-"""Bytes of a number, by dtype name."""
+ITEMSIZE = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
+"""Bytes of a number, by dtype name; the later, the fewer digits."""
 
 HOLDS = {
     "float64": ("float64", "float32", "bfloat16", "float16"),
@@ -71,6 +71,12 @@ class Precision:
     def updated(self) -> str:
         """The dtype of the weights that the optimizer updates."""
         return self.master or self.weight
+
+    @property
+    def coarsest(self) -> str:
+        """The one with fewest digits of the dtypes that a gradient or a weight passes through."""
+        passed = {self.weight, self.gradient, self.summed_gradient, self.reduce, self.compute}
+        return max(passed, key=list(ITEMSIZE).index)
 
     @property
     def votes(self) -> bool:

@@ -52,7 +52,7 @@ class Outcome:
     reports: list[RankReport]
     digests: dict[int, list[str]]
     weights: list[Array]
-    gradients: list[Array] | None  # of the first iteration, where they were audited
+    gradients: list[Array] | None  # of the first update, where they were audited
     test_accuracy: float
     seconds: float
 
@@ -107,11 +107,11 @@ def run(
     entries: list[Entry] = []
     shares: list[float] = []
     gradients: list[Array] | None = None
-    loss_scale = 1.0 if strategy.loss_scale is None else strategy.loss_scale.value
     for iteration, (x, y) in enumerate(global_batches(config, dataset), start=1):
+        loss_scale = 1.0 if strategy.loss_scale is None else strategy.loss_scale.value
         shares.append(trainer.iterate(x, y))
         audit.close(iteration - 1)
-        if iteration == 1 and audit_gradients:
+        if audit_gradients and gradients is None and strategy.updates == 1:
             gradients = [gradient / loss_scale for gradient in gather_gradients(strategy, iteration)]
         landed = ledger.drain()
         traffic.add(landed)

@@ -1,10 +1,14 @@
 """Mixed precision: the same bits everywhere, whatever is kept, sent and added in which dtype."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
+from collectives.transports.base import Transport
+from collectives.transports.threads import run_threads
+from zero_emulator.compare import Comparison, compare
 from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
 from zero_emulator.judge import faults
@@ -136,3 +140,51 @@ def test_fp32_reduction_of_bf16_weights_sends_six_bytes_in_zero1(train: Any) -> 
     sent = sum(sum(report.traffic.by_iteration[2].sent.values()) for report in outcome.reports)
     num_params = sum(weight.size for weight in outcome.weights)
     assert sent == 6 * 3 * num_params  # all ranks together: 6 f(N) Ψ each
+
+
+def compared(toy: Dataset, **chosen: Any) -> tuple[RunConfig, Comparison]:
+    config = RunConfig(**{"hidden": (4, 3), "iterations": 3, "batch_size": 11} | chosen)
+
+    def body(transport: Transport) -> Comparison:
+        return compare(
+            config, toy, transport, run_one=lambda one: run(one, toy, transport, audit_gradients=True)
+        )
+
+    return config, run_threads(2, body)[0]
+
+
+@pytest.mark.on_threads
+@pytest.mark.parametrize(
+    "dtypes",
+    [
+        {"reduce_dtype": "bfloat16"},
+        {"grad_dtype": "float16"},
+        {"dtype": "float64", "reduce_dtype": "float32"},
+        {"dtype": "float64", "grad_dtype": "bfloat16"},
+    ],
+)
+def test_a_comparison_allows_for_the_coarsest_dtype(toy: Dataset, dtypes: dict[str, str]) -> None:
+    config, found = compared(toy, **dtypes)
+    assert not any(found.faults(config).values())
+
+
+@pytest.mark.on_threads
+def test_a_comparison_judges_the_gradient_of_the_first_update_that_was_made(
+    toy: Dataset, monkeypatch: Any
+) -> None:
+    """A loss scale that is too large at first has the ranks skip until it fits."""
+    monkeypatch.setattr("zero_emulator.strategies.base.LossScale", partial(LossScale, value=2.0**24))
+    config, found = compared(toy, precision="fp16", iterations=12, lr=1e-3)
+    outcomes = found.outcomes.values()
+    assert all(1 in outcome.reports[0].skipped for outcome in outcomes)
+    assert all(0 < error < 0.1 for error in found.gradient_errors.values())
+    assert not any(found.faults(config).values())
+    partition = config.partition(toy, 2)
+    assert [faults(outcome.config, partition, outcome) for outcome in outcomes] == [[]] * len(STRATEGIES)
+
+
+@pytest.mark.on_threads
+def test_a_comparison_without_an_update_proves_nothing(toy: Dataset, monkeypatch: Any) -> None:
+    monkeypatch.setattr("zero_emulator.strategies.base.LossScale", partial(LossScale, value=2.0**24))
+    config, found = compared(toy, precision="fp16", iterations=1)
+    assert all(any("no update" in fault for fault in apart) for apart in found.faults(config).values())
