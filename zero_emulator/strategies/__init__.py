@@ -1,7 +1,9 @@
 """The table of strategies: a newcomer adds a file of hooks, one line here, and its closed form in theory."""
 
-from zero_emulator.strategies.base import Strategy, StrategyOptions, VersionError
+from zero_emulator.strategies.base import Strategy
 from zero_emulator.strategies.ddp import DDP
+from zero_emulator.strategies.options import StrategyOptions
+from zero_emulator.strategies.versions import VersionError
 from zero_emulator.strategies.zero1 import Zero1
 from zero_emulator.strategies.zero2 import Zero2
 from zero_emulator.strategies.zero3 import Zero3

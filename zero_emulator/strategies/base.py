@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -12,8 +11,8 @@ from collectives.communicator import IN_PLACE, Communicator
 from collectives.ledger import Kind
 from collectives.work import Work
 from zero_emulator.buffers import Buffers
-from zero_emulator.clipping import clip_scale, square_sum
-from zero_emulator.dtypes import add_into, dtype_of
+from zero_emulator.clipping import clip_scale
+from zero_emulator.dtypes import dtype_of
 from zero_emulator.layer_params import SHARDED_FROM, LayerParams
 from zero_emulator.layout import Array
 from zero_emulator.loss_scale import LossScale
@@ -21,30 +20,11 @@ from zero_emulator.meter import Meter
 from zero_emulator.model import initial_parameters
 from zero_emulator.optimizers import Optimizer
 from zero_emulator.partition import Partition
-from zero_emulator.pieces import pieces
 from zero_emulator.precision import Precision
-from zero_emulator.theory import KeepViews
+from zero_emulator.strategies.agreement import all_finite, global_square_sum
+from zero_emulator.strategies.options import DEFAULTS, StrategyOptions
+from zero_emulator.strategies.versions import Versions, check_versions
 from zero_emulator.update_parts import Groups, block_parts, whole_parts
-
-
-class VersionError(RuntimeError):
-    """A view is made of shards of another version than the iteration's."""
-
-
-@dataclass(frozen=True)
-class StrategyOptions:
-    """What a strategy may be told.
-
-    prefetch: how many gathers to have in flight ahead of the layer that computes (ZeRO-3).
-    keep_views: whose gathered views stay from forward to backward (ZeRO-3).
-    max_norm: clip gradients to this global norm. poison: fill released buffers with NaN.
-    """
-
-    micro_batches: int = 1
-    prefetch: int = 0
-    keep_views: KeepViews = "none"
-    max_norm: float | None = None
-    poison: bool = False
 
 
 class Strategy(ABC):
@@ -68,7 +48,7 @@ class Strategy(ABC):
         seed: int,
         precision: Precision,
         optimizer: Optimizer,
-        options: StrategyOptions = StrategyOptions(),
+        options: StrategyOptions = DEFAULTS,
         meter: Meter | None = None,
     ) -> None:
         self.meter = meter or Meter()
@@ -88,7 +68,7 @@ class Strategy(ABC):
         self.written: Array | None = None  # the gradient that backward writes, until a hook takes it
         self.skipped: list[int | None] = []  # iterations without an update, by vote
         self.updates = 0  # done so far: the version that every view must have
-        self.versions = np.zeros((comm.world_size, len(self.layers)), np.int64)  # as the ranks last told
+        self.versions = Versions(comm.world_size, len(self.layers))
         self.works: list[Work] = []
         self.loss_scale = LossScale() if precision.scales_loss else None
 
@@ -142,17 +122,14 @@ class Strategy(ABC):
 
     def advance(self) -> None:
         """End the iteration: from here on views must be of the new version, and each rank tells its own."""
-        versions = np.empty_like(self.versions)
-        versions[self.comm.rank] = [params.version for params in self.layers]
         with self.labelled(None, kind="control"):
-            self.comm.all_gather(IN_PLACE, versions, sizes=(len(self.layers),) * self.comm.world_size).wait()
-        self.versions = versions
+            self.versions.exchange(self.comm, [params.version for params in self.layers])
 
     # What the hooks are made of.
 
     def full_weight(self, layer: int) -> Array:
         """The full weight of a layer as kept or gathered; VersionError if it is not the right version."""
-        self.check_version(layer, self.versions[:, layer])
+        self.check_version(layer, self.versions.of(layer))
         return self.layers[layer].weight
 
     def open(self, layer: int) -> None:
@@ -177,11 +154,7 @@ class Strategy(ABC):
 
     def check_version(self, layer: int, versions: npt.NDArray[np.int64]) -> None:
         """VersionError unless all ranks' shards of the layer are of the version of this iteration."""
-        if (versions != self.updates).any():
-            raise VersionError(
-                f"the view of layer {layer} is made of shards of versions {', '.join(map(str, versions))} "
-                f"on ranks 0, 1, ...: after {self.updates} updates it needs version {self.updates} of all"
-            )
+        check_versions(layer, versions, self.updates)
 
     def new_gradient(self, params: LayerParams, *, replaces: bool) -> Array:
         """Memory for a layer's full gradient: the kept one itself, if that is to be replaced."""
@@ -195,14 +168,6 @@ class Strategy(ABC):
         assert self.written is not None, "no backward has been here"
         gradient, self.written = self.written, None
         return gradient
-
-    def accumulate(self, layer: int, micro_batch: int) -> None:
-        """Take the gradient of a micro-batch into the full one that is kept."""
-        params, gradient = self.layers[layer], self.take_gradient()
-        add_into(params.summed_grad, gradient, replace=micro_batch == 0)
-        params.narrow_grad()
-        if gradient is not params.summed_grad:
-            self.buffers.give_back(gradient)
 
     def recast(self, buffer: Array, dtype: str) -> Array:
         """The same numbers in a buffer of another dtype, in exchange for this one."""
@@ -226,33 +191,21 @@ class Strategy(ABC):
         """
         scale = 1.0 if self.loss_scale is None else 1 / self.loss_scale.value
         if self.precision.votes:
-            finite = self._all_finite()
+            with self.labelled(None, kind="control"):
+                finite = all_finite(self.comm, self.layers)
             if self.loss_scale is not None:
                 self.loss_scale.learn(finite)
             if not finite:
                 self.skipped.append(self.comm.label.iteration)
                 return
         if self.options.max_norm is not None:
-            scale *= clip_scale(self._global_square_sum() * scale**2, self.options.max_norm)
+            with self.labelled(None, kind="control"):
+                squares = global_square_sum(self.comm, self.layers)
+            scale *= clip_scale(squares * scale**2, self.options.max_norm)
         self.updates += 1
         for layer, params in enumerate(self.layers):
             with self.labelled(layer):
                 params.update(self.updates, scale)
-
-    def _all_finite(self) -> bool:
-        # Every rank votes on its own blocks: between them they are the whole reduced gradient.
-        own = (piece for params in self.layers for (piece,) in pieces(params.own_grad))
-        vote = np.array([float(any(not np.isfinite(piece).all() for piece in own))])
-        with self.labelled(None, kind="control"):
-            self.comm.all_reduce(IN_PLACE, vote, operator="max").wait()
-        return not vote[0]
-
-    def _global_square_sum(self) -> float:
-        # Over this rank's own blocks, in plain data parallelism too, so that all strategies add alike.
-        total = np.array([sum(square_sum(params.own_grad) for params in self.layers)])
-        with self.labelled(None, kind="control"):
-            self.comm.all_reduce(IN_PLACE, total).wait()
-        return float(total[0])
 
     def gather_updated_weights(self) -> None:
         """Every rank's updated block to every rank: the second half of an all-reduce."""

@@ -135,7 +135,7 @@ class Zero3(Zero2):
         else:
             view[params.own] = params.weight
             work = self.comm.all_gather(IN_PLACE, view, sizes=params.sizes)
-        return _Gathered(work, view, self.versions[:, layer])
+        return _Gathered(work, view, self.versions.of(layer))
 
     def gather_weight(self, layer: int) -> Array:
         gathered = self.start_gather(layer)
