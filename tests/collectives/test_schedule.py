@@ -1,5 +1,7 @@
+import pickle
+
 from collectives.algorithms.ring import all_gather
-from collectives.schedule import Recv, Send, rename, together
+from collectives.schedule import Recv, ScheduleError, Send, backwards, rename, spread, together
 
 
 def test_a_ring_all_gather_reads_as_the_textbook_says() -> None:
@@ -37,6 +39,30 @@ def test_rename_can_run_a_ring_backwards() -> None:
         for step, (send, recv) in enumerate(mirrored):
             assert send == Send((rank - 1) % size, ((rank + step) % size,))
             assert recv == Recv((rank + 1) % size, ((rank + step + 1) % size,))
+
+
+def test_spread_lets_a_block_stand_for_several_in_one_message() -> None:
+    schedule = iter([(Send(1, (0, 2)), Recv(2, (1,), "after"))])
+    assert list(spread(schedule, lambda block: (block, (block, "more")))) == [
+        (Send(1, (0, (0, "more"), 2, (2, "more"))), Recv(2, (1, (1, "more")), "after"))
+    ]
+
+
+def test_backwards_who_gave_last_takes_first() -> None:
+    schedule = iter([(Send(1, (0,)),), (Recv(2, (3, 4)), Send(3, (5,)))])
+    assert list(backwards(schedule, "before")) == [
+        (Send(2, (3, 4)), Recv(3, (5,), "before")),
+        (Recv(1, (0,), "before"),),
+    ]
+    assert list(backwards(iter([(Recv(1, (0,), "after"),), (Send(2, (0,)),)]))) == [
+        (Recv(2, (0,)),),
+        (Send(1, (0,)),),
+    ]
+
+
+def test_an_error_keeps_its_places_on_its_way_between_processes() -> None:
+    error = pickle.loads(pickle.dumps(ScheduleError("rank 1 is wrong", (1, 0), (2, 3))))
+    assert (str(error), error.places) == ("rank 1 is wrong", ((1, 0), (2, 3)))
 
 
 def test_schedules_are_lazy() -> None:
