@@ -165,13 +165,19 @@ class _Planner:
         first = regions[0] if regions else None
         if first is None or len(regions) == 1:
             return first
-        places = None if self.in_chunks else self.place_in.get(first.buffer)
         for left, right in pairwise(regions):
-            if left is None or right is None or places is None or right.buffer != first.buffer:
+            if left is None or right is None or not self._side_by_side(left, right):
                 return None
-            if places[right.blocks[0]] != places[left.blocks[0]] + 1:
-                return None
-        return Region(first.buffer, tuple(block for region in regions if region for block in region.blocks))
+        blocks = tuple(block for region in regions if region for block in region.blocks)
+        return Region(first.buffer, blocks, first.skip)
+
+    def _side_by_side(self, left: Region, right: Region) -> bool:
+        if left.buffer != right.buffer:
+            return False
+        if left.buffer >= 0:
+            return right.skip == left.skip + left.blocks
+        places = self.place_in[left.buffer]
+        return not self.in_chunks and places[right.blocks[0]] == places[left.blocks[0]] + 1
 
     def _slot(self, blocks: Blocks) -> Region:
         slot = next((slot for slot in range(len(self.slots)) if slot not in self.tenants), len(self.slots))
@@ -186,4 +192,7 @@ def _parts(region: Region) -> list[Region]:
     """The region of each block of a message."""
     if region.buffer < 0 or len(region.blocks) == 1:
         return [Region(region.buffer, (block,), region.skip) for block in region.blocks]
-    return [Region(region.buffer, (block,), region.blocks[:k]) for k, block in enumerate(region.blocks)]
+    return [
+        Region(region.buffer, (block,), region.skip + region.blocks[:k])
+        for k, block in enumerate(region.blocks)
+    ]
