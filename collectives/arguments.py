@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from collectives.algorithms import Algorithm
+from collectives.algorithms import Algorithm, check_commutes
 from collectives.blocks import even_cut
 from collectives.engine import Binding
 from collectives.operators import Operator
@@ -86,11 +86,8 @@ def block_sizes(total: int, world_size: int, sizes: Sequence[int] | None) -> tup
 
 def check_operator(algorithm: Algorithm, operator: Operator | None) -> None:
     """An algorithm that reorders its operands takes none that does not commute."""
-    if operator is not None and algorithm.commutative_only and not operator.commutative:
-        raise ValueError(
-            f"{algorithm} reorders its operands, and {operator.name!r} does not commute: "
-            "take an algorithm that keeps their order"
-        )
+    if operator is not None and not operator.commutative:
+        check_commutes(algorithm, operator.name)
 
 
 def check_arrays(

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from collectives.algorithms import Algorithm
+from collectives.algorithms import Algorithm, check_limit
 from collectives.blocks import bounds, even_cut
 from collectives.ledger import Call, Origin
 from collectives.operators import Operator
@@ -64,8 +64,8 @@ class Binding(NamedTuple):
 
 
 def _plan(algorithm: Algorithm, rank: int, world_size: int, in_place: bool, in_chunks: bool) -> Plan:
-    starts = algorithm.collective.starts_with(rank, world_size)
-    ends = algorithm.collective.ends_with(rank, world_size)
+    starts = algorithm.promise.starts_with(rank, world_size)
+    ends = algorithm.promise.ends_with(rank, world_size)
     if in_place:
         starts, ends = (), max(starts, ends, key=len)
     return make_plan(algorithm.schedule(rank, world_size), starts, ends, in_chunks=in_chunks)
@@ -74,9 +74,13 @@ def _plan(algorithm: Algorithm, rank: int, world_size: int, in_place: bool, in_c
 def bind(
     algorithm: Algorithm, rank: int, sizes: tuple[int, ...], itemsize: int, in_place: bool, num_chunks: int
 ) -> Binding:
-    """The binding of one rank's plan to blocks of ``sizes`` elements of ``itemsize`` bytes."""
+    """The binding of one rank's plan to blocks of ``sizes`` elements of ``itemsize`` bytes.
+
+    ValueError if the algorithm is not for so many ranks.
+    """
+    check_limit(algorithm, len(sizes))
     plan = _plan(algorithm, rank, len(sizes), in_place, num_chunks > 1)
-    size_of: dict[Block, int] = dict(enumerate(sizes))
+    size_of = algorithm.block_sizes(sizes)
     touched = {
         block for one in plan.rounds for _, region in (*one.sends, *one.recvs) for block in region.blocks
     }

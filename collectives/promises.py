@@ -5,7 +5,7 @@ whose blocks have one contributor each, and a reduce-scatter, whose blocks have 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from collectives.schedule import Block
 
@@ -36,6 +36,16 @@ class Collective:
             for block in self.starts_with(rank, world_size):
                 found.setdefault(block, set()).add(rank)
         return {block: frozenset(ranks) for block, ranks in found.items()}
+
+    def in_parts(self, parts: int) -> "Collective":
+        """The same promise where each block b is cut into parts ``(b, 0)``, ``(b, 1)`` and so on."""
+
+        def cut(blocks_of: Callable[[int, int], Blocks]) -> Callable[[int, int], Blocks]:
+            return lambda rank, world_size: tuple(
+                (block, part) for block in blocks_of(rank, world_size) for part in range(parts)
+            )
+
+        return replace(self, starts_with=cut(self.starts_with), ends_with=cut(self.ends_with))
 
 
 ALL_GATHER = Collective("all_gather", starts_with=_own, ends_with=_all, reduces=False)

@@ -35,14 +35,35 @@ def checked_steps(algorithm: Algorithm, rank: int, world_size: int, limit: int) 
                 raise ScheduleError(
                     f"goes on after {limit} steps, twice what the slowest schedule would need"
                 )
-            _check_step(step, rank, world_size)
+            if not _is_plain(step, rank, world_size):
+                _check_step(step, rank, world_size)
             yield step
             number += 1
     except Exception as error:
         known = isinstance(error, ScheduleError)
         fault = str(error) if known else f"raises {type(error).__name__}: {error}"
         where = f"{algorithm} on {world_size} ranks, step {number}"
-        raise ScheduleError(f"{where}: rank {rank} {fault}") from (None if known else error)
+        raise ScheduleError(f"{where}: rank {rank} {fault}", (rank, number)) from (None if known else error)
+
+
+def _is_plain(step: Any, rank: int, world_size: int) -> bool:
+    """Whether the step is well formed beyond doubt, as nearly all are: quick, for a proof asks often."""
+    if type(step) is not tuple:
+        return False
+    for operation in step:
+        if type(operation) is Recv:
+            if operation.combine not in SIDES:
+                return False
+        elif type(operation) is not Send:
+            return False
+        peer, blocks = operation[0], operation[1]
+        if type(peer) is not int or not 0 <= peer < world_size or peer == rank or type(blocks) is not tuple:
+            return False
+        try:
+            hash(blocks)
+        except TypeError:
+            return False
+    return True
 
 
 def _check_step(step: Any, rank: int, world_size: int) -> None:

@@ -14,9 +14,11 @@ from collectives.schedule import Recv, Schedule, Send
 
 
 def all_gather(rank: int, world_size: int) -> Schedule:
-    """Every rank ends with every block, in world_size - 1 steps.
+    """Every rank ends with every block.
 
     In step s rank r sends block r - s to its right neighbour and receives block r - s - 1 from its left.
+
+    Cost: p - 1 steps, every rank sends p - 1 blocks.
     """
     right, left = (rank + 1) % world_size, (rank - 1) % world_size
     for step in range(world_size - 1):
@@ -25,11 +27,13 @@ def all_gather(rank: int, world_size: int) -> Schedule:
 
 
 def reduce_scatter(rank: int, world_size: int) -> Schedule:
-    """Block r ends reduced on rank r, in world_size - 1 steps. For operators that commute.
+    """Block r ends reduced on rank r. For operators that commute.
 
     In step s rank r sends its partial sum of block r - s - 1 to the right and adds what comes from the left
     to block r - s - 2. So block b sets out from rank b + 1 and is added to, rank by rank, until it reaches
     rank b: the order of summation differs from block to block, but never from run to run.
+
+    Cost: p - 1 steps, every rank sends p - 1 blocks.
     """
     right, left = (rank + 1) % world_size, (rank - 1) % world_size
     for step in range(world_size - 1):
@@ -38,6 +42,9 @@ def reduce_scatter(rank: int, world_size: int) -> Schedule:
 
 
 def all_reduce(rank: int, world_size: int) -> Schedule:
-    """Every rank ends with every block reduced, in 2 (world_size - 1) steps. For operators that commute."""
+    """Every rank ends with every block reduced. For operators that commute.
+
+    Cost: 2(p - 1) steps, every rank sends 2(p - 1) blocks.
+    """
     yield from reduce_scatter(rank, world_size)
     yield from all_gather(rank, world_size)

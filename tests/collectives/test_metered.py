@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collectives.algorithms import ALGORITHMS
+from collectives.algorithms import ALGORITHMS, Algorithm
 from collectives.blocks import even_cut
 from collectives.communicator import IN_PLACE, Communicator
 from collectives.ledger import Entry, Ledger, LedgerError, pair_messages
@@ -27,12 +27,18 @@ def closed_form(collective: str, sizes: tuple[int, ...], rank: int) -> tuple[int
     return scatter if collective == "reduce_scatter" else gather
 
 
-def run(comm: Communicator, collective: str, sizes: tuple[int, ...], in_place: bool = False) -> None:
+def run(
+    comm: Communicator,
+    collective: str,
+    sizes: tuple[int, ...],
+    in_place: bool = False,
+    algorithm: str | Algorithm = "ring",
+) -> None:
     total, own = sum(sizes), sizes[comm.rank]
     source = np.zeros(own if collective == "all_gather" else total)
     result = np.zeros(total if in_place or collective != "reduce_scatter" else own)
     argument: Any = IN_PLACE if in_place else source
-    getattr(comm, collective)(argument, result, sizes=sizes).wait()
+    getattr(comm, collective)(argument, result, sizes=sizes, algorithm=algorithm).wait()
 
 
 CUTS = {
@@ -63,13 +69,18 @@ def test_the_bytes_counted_are_the_closed_form_to_the_byte(
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=str)
 def test_the_bytes_counted_are_those_of_the_proof(run_metered, world_size: int, algorithm: Any) -> None:
+    if not algorithm.limit.allows(world_size):
+        with pytest.raises(ValueError, match="needs a world size that is"):
+            verify(algorithm, world_size)
+        return
     sizes = even_cut(3 * world_size + 1, world_size)
+    size_of = algorithm.block_sizes(sizes)
     proof = verify(algorithm, world_size)
 
     def body(comm: Communicator, ledger: Ledger) -> None:
-        run(comm, algorithm.collective.name, sizes)
+        run(comm, algorithm.collective.name, sizes, algorithm=algorithm)
         sent, received = proof.sent[comm.rank], proof.received[comm.rank]
-        assert counted(ledger) == (8 * sum(sizes[b] for b in sent), 8 * sum(sizes[b] for b in received))  # type: ignore[index]
+        assert counted(ledger) == (8 * sum(size_of[b] for b in sent), 8 * sum(size_of[b] for b in received))
 
     run_metered(body, check=False)
 

@@ -1,0 +1,35 @@
+"""Everybody to everybody at once: one step, and as many messages as there are pairs.
+
+The latency of a single message, if the network can carry them all side by side; buffers for p - 1 blocks.
+Source: R. Thakur, R. Rabenseifner and W. Gropp, Optimization of collective communication operations in
+MPICH, IJHPCA 2005, where the same messages, one partner at a time, are pairwise exchange.
+"""
+
+from collectives.schedule import Recv, Schedule, Send
+
+
+def all_gather(rank: int, world_size: int) -> Schedule:
+    """Every rank gives its block to each of the others.
+
+    Cost: [p > 1] steps, every rank sends p - 1 blocks.
+    """
+    others = (*range(rank + 1, world_size), *range(rank))
+    if others:
+        yield tuple(operation for peer in others for operation in (Send(peer, (rank,)), Recv(peer, (peer,))))
+
+
+def reduce_scatter(rank: int, world_size: int) -> Schedule:
+    """Every rank gives each of the others the block that is theirs, and adds up its own in rank order.
+
+    Receives take effect as they are listed: the lower ranks from the nearest down, each before what is there,
+    then the upper ones from the nearest up, each after it.
+
+    Cost: [p > 1] steps, every rank sends p - 1 blocks.
+    """
+    lower, upper = range(rank - 1, -1, -1), range(rank + 1, world_size)
+    if world_size > 1:
+        yield (
+            *(Send(peer, (peer,)) for peer in (*upper, *lower)),
+            *(Recv(peer, (rank,), "before") for peer in lower),
+            *(Recv(peer, (rank,), "after") for peer in upper),
+        )
