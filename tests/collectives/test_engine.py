@@ -225,6 +225,28 @@ def rotate_and_back(rank: int, world_size: int) -> Schedule:
         yield Send((rank + 1) % world_size, (0,)), Recv((rank - 1) % world_size, (0,))
 
 
+def parcel(rank: int, world_size: int) -> Schedule:
+    """Rank 1 keeps three blocks for rank 0, is given two of them anew, and sends all back in one message."""
+    if rank == 0:
+        yield (Send(1, (0, 1, 2)),)
+        yield Send(2, (1, 2)), Recv(2, (1, 2), "before")
+        yield (Send(1, (1, 2)),)
+        yield (Recv(1, (0, 1, 2)),)
+    elif rank == 1:
+        yield (Recv(0, (0, 1, 2)),)
+        yield (Recv(0, (1, 2)),)
+        yield (Send(0, (0, 1, 2)),)
+    else:
+        yield Recv(0, (1, 2)), Send(0, (1, 2))
+
+
+def starts_with_parcel(rank: int, world_size: int) -> Blocks:
+    return ((0, 1, 2), (), (1, 2))[rank]
+
+
+PARCEL = Collective(
+    "parcel", starts_with_parcel, lambda rank, size: (0, 1, 2) if rank == 0 else (), reduces=True
+)
 ROTATION = Collective("rotation", lambda rank, size: (0,), lambda rank, size: (0,), False)
 
 WRITTEN = [
@@ -234,6 +256,7 @@ WRITTEN = [
     (Algorithm("two-way ring", ALL_GATHER, two_way_all_gather), (1, 2, 3, 4, 5, 8)),
     (Algorithm("rank order", ALL_REDUCE, rank_order_reduce), (2, 3, 5, 8)),
     (Algorithm("rotation", ROTATION, rotate_and_back), (2, 3, 5)),
+    (Algorithm("parcel", PARCEL, parcel), (3,)),
     (Algorithm("ring", ALL_REDUCE, ring.all_reduce, True), (1, 2, 3, 5, 8)),
 ]
 CASES = [
@@ -247,7 +270,7 @@ CASES = [
 def test_the_engine_ends_where_a_reader_of_the_schedule_ends(
     algorithm: Algorithm, world_size: int, in_place: bool, num_chunks: int
 ) -> None:
-    if algorithm.collective is not ROTATION:
+    if algorithm.collective not in (ROTATION, PARCEL):
         verify(algorithm, world_size)
     uneven = tuple((7 * block + 3) % 5 for block in range(world_size))  # with empty blocks
     for sizes in (uneven, (3,) * world_size, (0,) * world_size):
