@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from collectives.algorithms import Algorithm
-from collectives.schedule import Block, Recv, ScheduleError, Send, Step
+from collectives.schedule import Block, Place, Recv, ScheduleError, Send, Step, names
 from collectives.well_formed import checked_steps, most_steps
 
 
@@ -45,6 +45,7 @@ class WalkingRank:
     step: Step = ()
     number: int = 0  # of steps that are over
     unmatched: int = 0
+    ended: bool = False
     arrived: dict[int, Values] = field(default_factory=dict)  # by place in the step
     sent: list[Block] = field(default_factory=list)
     received: list[Block] = field(default_factory=list)
@@ -59,11 +60,21 @@ class _Posted(NamedTuple):
     values: Values
 
 
-def walk_together(algorithm: Algorithm, world_size: int) -> list[WalkingRank]:
-    """The ranks at the end of their schedules. ScheduleError if they do not get there, and why."""
+class Walked(NamedTuple):
+    """The ranks at the end of their schedules, and where they first did what a broken promise may come from.
+
+    ``suspects``: by what is done and the block, the place where it is first done.
+    """
+
+    ranks: list[WalkingRank]
+    suspects: dict[tuple[str, Block], Place]
+
+
+def walk_together(algorithm: Algorithm, world_size: int) -> Walked:
+    """All ranks, walked to their ends. ScheduleError if they do not get there, and why."""
     walk = _Walk(algorithm, world_size)
     walk.run()
-    return walk.ranks
+    return Walked(walk.ranks, walk.suspects)
 
 
 class _Walk:
@@ -78,6 +89,7 @@ class _Walk:
             self.ranks.append(
                 WalkingRank(rank, steps, dict.fromkeys(promise.starts_with(rank, world_size), own))
             )
+        self.suspects: dict[tuple[str, Block], Place] = {}
         # By (sender, receiver): what has been posted and has not met its other end. One of the two is empty.
         self.sends: dict[tuple[int, int], deque[_Posted]] = defaultdict(deque)
         self.recvs: dict[tuple[int, int], deque[_Posted]] = defaultdict(deque)
@@ -88,6 +100,7 @@ class _Walk:
             rank = ready.popleft()
             step = next(rank.steps, None)
             if step is None:
+                rank.ended = True
                 continue
             rank.step, rank.arrived, rank.unmatched = step, {}, len(step)
             for place, operation in enumerate(step):
@@ -137,20 +150,26 @@ class _Walk:
                 rank.sent += operation.blocks
                 continue
             rank.received += operation.blocks
-            arrived = zip(operation.blocks, rank.arrived[place], strict=True)
-            if operation.combine is None:
-                held.update(arrived)
-                continue
-            before = operation.combine == "before"
-            for block, incoming in arrived:
+            for block, incoming in zip(operation.blocks, rank.arrived[place], strict=True):
                 own = held.get(block)
+                if operation.combine is None:
+                    if own is not None and own.ranks & ~incoming.ranks:
+                        self._suspect("loses contributions", rank, block)
+                    held[block] = incoming
+                    continue
                 if own is None:
                     raise self._not_held(rank, "combines into", block)
                 if own.ranks & incoming.ranks:
                     twice = members(own.ranks & incoming.ranks)
                     raise self._error(rank, f"adds the contribution of rank {twice} to block {block} twice")
-                held[block] = incoming.then(own) if before else own.then(incoming)
+                left, right = (incoming, own) if operation.combine == "before" else (own, incoming)
+                held[block] = combined = left.then(right)
+                if left.in_order and right.in_order and not combined.in_order:
+                    self._suspect("reorders operands", rank, block)
         rank.number += 1
+
+    def _suspect(self, deed: str, rank: WalkingRank, block: Block) -> None:
+        self.suspects.setdefault((deed, block), (rank.rank, rank.number))
 
     def _not_held(self, rank: WalkingRank, verb: str, block: Block) -> ScheduleError:
         return self._error(rank, f"{verb} block {block}, which it does not hold")
@@ -168,11 +187,21 @@ class _Walk:
     def _check_all_met(self) -> None:
         waits = [posted for queue in (*self.recvs.values(), *self.sends.values()) for posted in queue]
         if waits:
+            missing = [peer for peer in (self.ranks[w.operation.peer] for w in waits) if peer.ended]
             more = f", and {len(waits) - 4} more" if len(waits) > 4 else ""
             raise ScheduleError(
-                f"{self.name}: {'; '.join(map(_wait, waits[:4]))}{more}: nobody can go on",
-                *dict.fromkeys((posted.rank.rank, posted.rank.number) for posted in waits),
+                f"{self.name}: {'; '.join(map(self._wait, waits[:4]))}{more}: nobody can go on",
+                *dict.fromkeys((one.rank, one.number) for one in (*(w.rank for w in waits), *missing)),
             )
+
+    def _wait(self, posted: _Posted) -> str:
+        rank, _, operation, _ = posted
+        verb = "receive" if isinstance(operation, Send) else "send"
+        ended = ", which has ended," if self.ranks[operation.peer].ended else ""
+        return (
+            f"rank {rank.rank} waits in step {rank.number} for rank {operation.peer}{ended} "
+            f"to {verb} {_named(operation.blocks)}"
+        )
 
     def _error(self, rank: WalkingRank, fault: str, *others: WalkingRank) -> ScheduleError:
         return ScheduleError(
@@ -181,19 +210,10 @@ class _Walk:
         )
 
 
-def _wait(posted: _Posted) -> str:
-    rank, _, operation, _ = posted
-    verb = "receive" if isinstance(operation, Send) else "send"
-    return (
-        f"rank {rank.rank} waits in step {rank.number} for rank {operation.peer} "
-        f"to {verb} {_named(operation.blocks)}"
-    )
-
-
 def _named(blocks: tuple[Block, ...]) -> str:
-    return f"block{'s' * (len(blocks) != 1)} {', '.join(map(str, blocks))}"
+    return f"block{'s' * (len(blocks) != 1)} {names(blocks)}"
 
 
 def members(ranks: int) -> str:
     """The ranks whose bits are set."""
-    return ", ".join(str(rank) for rank in range(ranks.bit_length()) if ranks >> rank & 1)
+    return names(tuple(rank for rank in range(ranks.bit_length()) if ranks >> rank & 1))

@@ -111,6 +111,14 @@ def backwards(schedule: Schedule, combine: Side | None = None) -> Schedule:
         )
 
 
+def names(blocks: tuple[Block, ...], comma: str = ", ") -> str:
+    """The blocks one by one, or ``0-7`` where there are three or more numbers in a row."""
+    first = blocks[0] if blocks else None
+    if len(blocks) > 2 and isinstance(first, int) and blocks == tuple(range(first, first + len(blocks))):
+        return f"{first}-{blocks[-1]}"
+    return comma.join(map(str, blocks))
+
+
 def _moved(operation: Send | Recv, peer: int, blocks: tuple[Block, ...]) -> Send | Recv:
     """What ``_replace`` gives, in a third of the time: a proof walks through millions of them."""
     return Send(peer, blocks) if isinstance(operation, Send) else Recv(peer, blocks, operation.combine)

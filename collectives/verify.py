@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from collectives.algorithms import Algorithm, check_limit
 from collectives.joint_walk import Value, WalkingRank, members, walk_together
-from collectives.schedule import Block, ScheduleError
+from collectives.schedule import Block, Place, ScheduleError
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ def verify(algorithm: Algorithm, world_size: int) -> Proof:
     if world_size < 1:
         raise ValueError(f"a world of {world_size} ranks: give 1 or more")
     check_limit(algorithm, world_size)
-    ranks = walk_together(algorithm, world_size)
-    _check_promise(algorithm, ranks)
+    ranks, suspects = walk_together(algorithm, world_size)
+    _check_promise(algorithm, ranks, suspects)
     _check_cost(algorithm, ranks)
     return Proof(
         tuple(rank.number for rank in ranks),
@@ -39,7 +39,9 @@ def verify(algorithm: Algorithm, world_size: int) -> Proof:
     )
 
 
-def _check_promise(algorithm: Algorithm, ranks: list[WalkingRank]) -> None:
+def _check_promise(
+    algorithm: Algorithm, ranks: list[WalkingRank], suspects: dict[tuple[str, Block], Place]
+) -> None:
     """Every block that is promised holds every contribution, in rank order where that matters."""
     world_size = len(ranks)
     contributors = algorithm.promise.contributors(world_size)
@@ -47,15 +49,21 @@ def _check_promise(algorithm: Algorithm, ranks: list[WalkingRank]) -> None:
     for rank in ranks:
         for block in algorithm.promise.ends_with(rank.rank, world_size):
             value = rank.blocks.get(block, Value(0, 0, 0, True))
-            fault = ""
+            fault, deed = "", ""
             if block not in needed:
                 raise _error(algorithm, ranks, f"block {block} is promised, and no rank starts with it")
             if value.ranks != needed[block]:
                 fault = f"without the contribution of rank {members(needed[block] & ~value.ranks)}"
+                deed = "loses contributions"
             elif not value.in_order and not algorithm.commutative_only:
-                fault = "with its operands out of rank order"
+                fault, deed = "with its operands out of rank order", "reorders operands"
             if fault:
-                raise _error(algorithm, ranks, f"rank {rank.rank} ends with block {block} {fault}", rank)
+                fault = f"rank {rank.rank} ends with block {block} {fault}"
+                places = [(rank.rank, rank.number)]
+                if suspect := suspects.get((deed, block)):
+                    fault += f": rank {suspect[0]} {deed} in step {suspect[1]}"
+                    places.append(suspect)
+                raise _error(algorithm, ranks, fault, *places)
 
 
 def _check_cost(algorithm: Algorithm, ranks: list[WalkingRank]) -> None:
@@ -66,15 +74,14 @@ def _check_cost(algorithm: Algorithm, ranks: list[WalkingRank]) -> None:
     for rank in ranks:
         if rank.number != steps:
             fault = f"rank {rank.rank} takes {rank.number} steps, and {steps} are declared"
-            raise _error(algorithm, ranks, fault, rank)
+            raise _error(algorithm, ranks, fault, (rank.rank, rank.number))
     declared = algorithm.cost.blocks_sent(len(ranks))
     busiest = max(ranks, key=lambda rank: len(rank.sent))
     num_sent = len(busiest.sent) / algorithm.parts
     if num_sent != declared:
         fault = f"rank {busiest.rank} sends most, {num_sent:g} blocks, and {declared} are declared"
-        raise _error(algorithm, ranks, fault, busiest)
+        raise _error(algorithm, ranks, fault, (busiest.rank, busiest.number))
 
 
-def _error(algorithm: Algorithm, ranks: list[WalkingRank], fault: str, *where: WalkingRank) -> ScheduleError:
-    ends = ((rank.rank, rank.number) for rank in where)
-    return ScheduleError(f"{algorithm} on {len(ranks)} ranks: {fault}", *ends)
+def _error(algorithm: Algorithm, ranks: list[WalkingRank], fault: str, *places: Place) -> ScheduleError:
+    return ScheduleError(f"{algorithm} on {len(ranks)} ranks: {fault}", *places)

@@ -259,7 +259,9 @@ def test_a_message_that_nobody_receives_is_refuted() -> None:
         if rank == 1:
             yield (Send(0, (1,)),)
 
-    with pytest.raises(ScheduleError, match="rank 1 waits in step 2 for rank 0 to receive block 1"):
+    with pytest.raises(
+        ScheduleError, match="rank 1 waits in step 2 for rank 0, which has ended, to receive block 1"
+    ):
         verify(Algorithm("chatty", ALL_GATHER, chatty), 3)
 
 
