@@ -67,6 +67,7 @@ def test_the_bytes_counted_are_the_closed_form_to_the_byte(
     run_metered(body, check=False, chunk_bytes=16)
 
 
+@pytest.mark.few_sizes
 @pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=str)
 def test_the_bytes_counted_are_those_of_the_proof(run_metered, world_size: int, algorithm: Any) -> None:
     if not algorithm.limit.allows(world_size):
