@@ -3,16 +3,19 @@
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
 import click
 
 from collectives.algorithms import ALGORITHMS, Algorithm, find_algorithm
 from collectives.command import EXIT_REFUTED, run_command
+from collectives.promises import COLLECTIVES
 from collectives.schedule import ScheduleError
-from collectives.show import show
+from collectives.show import show, show_fault
 from collectives.table import counted
-from collectives.verify import verify
+from collectives.user_file import is_user_file, load_algorithm
+from collectives.verify import Proof, verify
 
 MOST_RANKS = 1024
 """A proof takes time with the square of the world size, minutes for this one."""
@@ -43,38 +46,66 @@ def show_command(algorithm: str, collective: str, ranks: int) -> None:
     """Print the schedule of ALGORITHM for COLLECTIVE as a table, such as `show ring all_gather`.
 
     2>1 sends block 2 to rank 1; 0<3 receives block 0 from rank 3; 0<3+ combines it with what is there.
+    ALGORITHM may be your own, FILE.py:FUNCTION.
     """
-    click.echo(show(_find(algorithm, collective), ranks))
+    with _usage():
+        text = show(_find(algorithm, collective), ranks)
+    click.echo(text)
 
 
 @commands.command("verify")
 @click.argument("algorithm", required=False)
 @click.option("--collective", help="Only this collective; all of them by default.")
 @click.option("--ranks", callback=_range, default="1-64", show_default=True, help="World sizes: 4, or 1-64.")
-def verify_command(algorithm: str | None, collective: str | None, ranks: range) -> None:
+@click.option("--in-order", is_flag=True, help="FUNCTION must keep its operands in rank order.")
+def verify_command(algorithm: str | None, collective: str | None, ranks: range, in_order: bool) -> None:
     """Prove ALGORITHM, or every built-in one, for a range of world sizes.
 
-    Every contribution arrives exactly once, every receive meets its send, and no rank can hang even if every
-    send waits for its receive. Exit code 1 and a counterexample if not.
+    Every contribution arrives exactly once, in rank order unless the algorithm is for operators that commute,
+    every receive meets its send, no rank can hang even if every send waits for its receive, and steps and
+    blocks sent are those that the algorithm declares. Exit code 1 and a counterexample if not.
+
+    ALGORITHM may be your own, FILE.py:FUNCTION: a generator of (rank, world_size), or an Algorithm.
     """
-    for chosen in _choose(algorithm, collective):
-        try:
-            proofs = [verify(chosen, world_size) for world_size in ranks]
-        except ScheduleError as error:
-            click.echo(f"refuted  {error}")
-            sys.exit(EXIT_REFUTED)
-        steps = max(proofs[-1].steps)
-        click.echo(f"proved   {chosen} on {_sizes(ranks)}, {counted(steps, 'step')} on {ranks[-1]}")
+    with _usage():
+        chosen = _choose(algorithm, collective, in_order)
+    for one in chosen:
+        sizes = [world_size for world_size in ranks if one.limit.allows(world_size)]
+        if not sizes:
+            click.echo(f"no claim {one} on {_sizes(ranks)}: it needs a world size that is {one.limit.words}")
+            continue
+        for world_size in sizes:
+            proof = _prove(one, world_size)
+        least = f" that are {one.limit.words}" if len(sizes) < len(ranks) else ""
+        num_blocks = max(map(len, proof.sent)) / one.parts
+        click.echo(
+            f"proved   {one} on {_sizes(ranks)}{least}, {counted(max(proof.steps), 'step')} and "
+            f"{num_blocks:g} blocks sent on {sizes[-1]}"
+        )
+
+
+def _prove(algorithm: Algorithm, world_size: int) -> Proof:
+    """The proof; or the counterexample is printed, in words and in the schedule, and the command ends."""
+    try:
+        return verify(algorithm, world_size)
+    except ScheduleError as error:
+        click.echo(f"refuted  {error}")
+        if error.places:
+            click.echo(show_fault(algorithm, world_size, error.places))
+        sys.exit(EXIT_REFUTED)
 
 
 def _sizes(ranks: range) -> str:
     return f"{ranks[0]} to {ranks[-1]} ranks" if len(ranks) > 1 else counted(ranks[0], "rank")
 
 
-def _choose(name: str | None, collective: str | None) -> Iterator[Algorithm]:
+def _choose(name: str | None, collective: str | None, in_order: bool) -> list[Algorithm]:
+    if in_order and not (name and is_user_file(name)):
+        raise ValueError("--in-order is for FILE.py:FUNCTION: built-in algorithms say what they keep")
+    if name is not None and is_user_file(name) and collective is None:
+        raise ValueError(f"what is {name} to do? Say --collective, one of {', '.join(COLLECTIVES)}")
     if name is not None and collective is not None:
-        yield _find(name, collective)
-        return
+        return [_find(name, collective, in_order)]
     chosen = [
         algorithm
         for algorithm in ALGORITHMS.values()
@@ -82,13 +113,21 @@ def _choose(name: str | None, collective: str | None) -> Iterator[Algorithm]:
     ]
     if not chosen:
         known = ", ".join(map(str, ALGORITHMS.values()))
-        raise click.UsageError(f"nothing to prove for {name or collective!r}: there are {known}")
-    yield from chosen
+        raise ValueError(f"nothing to prove for {name or collective!r}: there are {known}")
+    return chosen
 
 
-def _find(name: str, collective: str) -> Algorithm:
+def _find(name: str, collective: str, in_order: bool = False) -> Algorithm:
+    if is_user_file(name):
+        return load_algorithm(name, collective, in_order)
+    return find_algorithm(name, collective)
+
+
+@contextmanager
+def _usage() -> Iterator[None]:
+    """What cannot be done is wrong usage."""
     try:
-        return find_algorithm(name, collective)
+        yield
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 

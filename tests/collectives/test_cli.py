@@ -1,8 +1,10 @@
 """The command: its output, one line for what is wrong, and its codes."""
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -41,7 +43,9 @@ def test_verify_proves_every_algorithm(command) -> None:
     code, out, err = command("verify", "--ranks", "1-5")
     assert (code, err) == (0, "")
     proved = out.splitlines()
-    assert "proved   ring all_reduce on 1 to 5 ranks, 8 steps on 5" in proved
+    assert "proved   ring all_reduce on 1 to 5 ranks, 8 steps and 8 blocks sent on 5" in proved
+    doubling = "recursive_doubling all_gather on 1 to 5 ranks that are a power of two"
+    assert f"proved   {doubling}, 2 steps and 3 blocks sent on 4" in proved
     assert [line.partition(" on ")[0] for line in proved] == [
         f"proved   {algorithm}" for algorithm in ALGORITHMS.values()
     ]
@@ -68,8 +72,103 @@ def test_a_refuted_schedule_ends_with_code_1_and_a_counterexample(command, monke
     code, out, _ = command("verify", "broken", "--ranks", "2-3")
     assert code == EXIT_REFUTED == 1
     assert out.splitlines() == [
-        "refuted  broken all_gather on 2 ranks: rank 0 ends with block 1 without the contribution of rank 1"
+        "refuted  broken all_gather on 2 ranks: rank 0 ends with block 1 without the contribution of rank 1",
+        "step  rank 0  rank 1",
+        "0     [end]   end",
     ]
+
+
+def test_a_limit_that_allows_no_size_of_the_range_is_said_and_nothing_claimed(command) -> None:
+    code, out, err = command("verify", "two_level_4", "--ranks", "5-7")
+    assert (code, err) == (0, "")
+    needs = "it needs a world size that is a multiple of 4"
+    assert out == f"no claim two_level_4 all_reduce on 5 to 7 ranks: {needs}\n"
+
+
+MINE = """
+from neighbour import last
+from collectives.algorithms import Algorithm
+from collectives.promises import ALL_REDUCE
+from collectives.schedule import Recv, Send
+
+def good(rank, world_size):
+    right, left = (rank + 1) % world_size, (rank - 1) % world_size
+    for step in range(world_size - 1):
+        yield Send(right, ((rank - step) % world_size,)), Recv(left, ((rank - step - 1) % world_size,))
+
+def bad(rank, world_size):
+    yield from list(good(rank, world_size))[:last]
+
+def unordered(rank, world_size):
+    blocks = tuple(range(world_size))
+    others = [peer for peer in range(world_size) if peer != rank]
+    yield (*(Send(peer, blocks) for peer in others), *(Recv(peer, blocks, "before") for peer in others))
+
+declared = Algorithm("declared", ALL_REDUCE, unordered)
+number = 3
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    (tmp_path / "neighbour.py").write_text("last = 4\n")
+    (tmp_path / "wrong.py").write_text("import sys\nsys.exit('no licence')\n")
+    file = tmp_path / "mine.py"
+    file.write_text(MINE)
+    return file
+
+
+def test_a_schedule_of_the_users_own_is_proved_and_shown(command, mine: Path) -> None:
+    code, out, err = command("verify", f"{mine}:good", "--collective", "all_gather", "--ranks", "1-9")
+    assert (code, err) == (0, "")
+    assert out == "proved   good all_gather on 1 to 9 ranks, 8 steps and 8 blocks sent on 9\n"
+    code, out, err = command("show", f"{mine}:good", "all_gather", "--ranks", "2")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[2] == "0     0>1 1<1  1>0 0<0"
+
+
+def test_a_schedule_of_the_users_own_is_refuted_on_the_fewest_ranks_with_its_table(command, mine) -> None:
+    code, out, err = command("verify", f"{mine}:bad", "--collective", "all_gather")
+    assert (code, err) == (EXIT_REFUTED, "")
+    fault, head, *rows = out.splitlines()
+    assert fault == (
+        "refuted  bad all_gather on 6 ranks: rank 0 ends with block 1 without the contribution of rank 1"
+    )
+    assert head.split() == ["step", *(word for rank in range(6) for word in ("rank", str(rank)))]
+    assert [row.split()[0] for row in rows] == ["0", "1", "2", "3", "4"]
+    assert rows[-1].split() == ["4", "[end]", *["end"] * 5]
+
+
+def test_a_schedule_of_the_users_own_keeps_order_if_it_is_to(command, mine: Path) -> None:
+    words = ("verify", f"{mine}:unordered", "--collective", "all_reduce", "--ranks", "3")
+    assert command(*words)[0] == 0
+    code, out, _ = command(*words, "--in-order")
+    assert code == EXIT_REFUTED
+    assert "ends with block 0 with its operands out of rank order: rank 0 reorders operands in step 0" in out
+    declared = command("verify", f"{mine}:declared", "--collective", "all_reduce", "--ranks", "3")
+    assert declared[:2] == (code, out.replace("unordered", "declared"))
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "message"),
+    [
+        ("mine.py:good", (), "what is .*mine.py:good to do? Say --collective, one of all_gather, reduce_sc"),
+        ("mine.py:good", ("--collective", "gossip"), "no collective 'gossip': there are all_gather, reduce_"),
+        ("mine.py:lost", ("--collective", "all_gather"), "mine.py has no 'lost': name a function of (rank, "),
+        ("mine.py:", ("--collective", "all_gather"), "mine.py has no '': name a function"),
+        ("mine.py:number", ("--collective", "all_gather"), "mine.py:number is of type int: name a function"),
+        ("mine.py:declared", ("--collective", "all_gather"), "declared all_reduce is not an algorithm for a"),
+        ("none.py:good", ("--collective", "all_gather"), "no file "),
+        ("wrong.py:good", ("--collective", "all_gather"), "wrong.py raises SystemExit: no licence"),
+    ],
+)
+def test_a_file_without_a_schedule_is_one_line_and_code_2(
+    command, mine: Path, name: str, words: tuple[str, ...], message: str
+) -> None:
+    code, out, err = command("verify", str(mine.with_name(name)), *words)
+    assert (code, out) == (EXIT_USAGE, "")
+    assert re.search(re.escape(message).replace(r"\.\*", ".*"), err)
+    assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -81,6 +180,14 @@ def test_a_refuted_schedule_ends_with_code_1_and_a_counterexample(command, monke
         (("show", "ring", "all_gather", "--ranks", "0"), "0 is not in the range 1<=x<=1024"),
         (("verify", "star"), "nothing to prove for 'star': there are "),
         (("show", "ring", "all_gather", "--ranks", "1025"), "1025 is not in the range 1<=x<=1024"),
+        (
+            ("verify", "ring", "--in-order"),
+            "--in-order is for FILE.py:FUNCTION: built-in algorithms say what",
+        ),
+        (
+            ("show", "recursive_doubling", "all_gather", "--ranks", "6"),
+            "that is a power of two, and 6 is not",
+        ),
         (("prove",), "No such command 'prove'"),
         (("show", "--nodes", "4"), "No such option"),
     ],
