@@ -20,7 +20,7 @@ def shown(command: str) -> str:
 @pytest.mark.parametrize(
     "command",
     [
-        "collectives verify",
+        "collectives verify ring",
         "collectives show ring all_gather --ranks 4",
         "zero-emulator ledger --params 8e9 --ranks 4",
         "zero-emulator rounding",

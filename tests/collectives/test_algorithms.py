@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,10 @@ def documentation(algorithm: Algorithm) -> str:
     return str(function.__doc__)
 
 
+def ranks_a_host(algorithm: Algorithm) -> int:
+    return int(algorithm.name[-1]) if algorithm.name.startswith("two_level") else 1
+
+
 @EVERY
 def test_the_cost_in_words_is_the_one_that_is_declared_and_proved(algorithm: Algorithm) -> None:
     words = re.search(
@@ -45,7 +50,7 @@ def test_the_cost_in_words_is_the_one_that_is_declared_and_proved(algorithm: Alg
     steps, who, blocks_sent = words.groups()
     assert algorithm.cost is not None
     for p in filter(algorithm.limit.allows, SIZES):
-        h = int(algorithm.name[-1]) if algorithm.name.startswith("two_level") else 1
+        h = ranks_a_host(algorithm)
         assert algorithm.cost.steps(p) == value(steps, p, h)
         assert algorithm.cost.blocks_sent(p) == value(blocks_sent, p, h)
         proof = verify(algorithm, p)
@@ -53,6 +58,28 @@ def test_the_cost_in_words_is_the_one_that_is_declared_and_proved(algorithm: Alg
         sent = {len(blocks) / algorithm.parts for blocks in proof.sent}
         assert max(sent) == value(blocks_sent, p, h)
         assert who == "the busiest" or len(sent) == 1
+
+
+def test_the_table_in_the_readme_is_the_one_of_the_algorithms() -> None:
+    readme = Path(__file__).parents[2].joinpath("README.md").read_text()
+    rows = re.findall(
+        r"^\| (all_\w+|reduce_\w+) \| (.*) \| (.*) \| (.*) \| (.*) \| (.*)\|$", readme, re.MULTILINE
+    )
+    described = []
+    for collective, names, steps, blocks_sent, ranks, in_order in rows:
+        for name in re.findall(r"`(\w+)`", names):
+            algorithm = ALGORITHMS[name, collective]
+            described.append(algorithm)
+            assert algorithm.cost is not None
+            h = ranks_a_host(algorithm)
+            assert ranks.replace("h", str(h)) == algorithm.limit.words
+            assert in_order.strip() == (
+                "" if collective == "all_gather" else "no" if algorithm.commutative_only else "yes"
+            )
+            for p in filter(algorithm.limit.allows, range(2, 65)):
+                assert value(steps, p, h) == algorithm.cost.steps(p)
+                assert value(blocks_sent, p, h) == algorithm.cost.blocks_sent(p)
+    assert described == list(ALGORITHMS.values())
 
 
 @EVERY
@@ -235,6 +262,20 @@ def test_who_is_folded_in_gives_all_idles_and_is_given_its_block(world_size: int
 def test_hosts_without_ranks_are_refused(ranks_a_host: Any) -> None:
     with pytest.raises(ValueError, match=f"hosts of {ranks_a_host} ranks: give a whole number from 1"):
         two_level.on_hosts_of(ranks_a_host)
+
+
+def test_blocks_in_parts_are_cut_as_evenly_as_they_go() -> None:
+    ring = ALGORITHMS["bidirectional_ring", "all_gather"]
+    assert ring.block_sizes((3, 0)) == {(0, 0): 2, (0, 1): 1, (1, 0): 0, (1, 1): 0}
+    assert ring.promise.starts_with(1, 2) == ((1, 0), (1, 1))
+    assert ring.promise.ends_with(1, 2) == ((0, 0), (0, 1), (1, 0), (1, 1))
+
+
+def test_a_bidirectional_ring_sends_half_each_way() -> None:
+    ring = ALGORITHMS["bidirectional_ring", "reduce_scatter"]
+    sent = [op for step in ring.schedule(3, 7) for op in step if isinstance(op, Send)]
+    assert [op.peer for op in sent] == [4, 2] * 6
+    assert [half for op in sent for _, half in op.blocks] == [0, 1] * 6  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("parts", [0, -1, 1.5])
