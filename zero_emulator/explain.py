@@ -45,7 +45,22 @@ def explain(record: Recorded, iteration: int) -> Explanation:
     """Every effect on the bytes sent in this iteration, and what nothing explains in any."""
     besides = overheads(record)
     steps = (*_training_steps(record, iteration), *_overhead_steps(record, besides, iteration))
-    return Explanation(record, iteration, steps, tuple(remainders(record, besides)))
+    left = tuple(remainders(record, besides)) or tuple(_not_in_steps(record, iteration, steps))
+    return Explanation(record, iteration, steps, left)
+
+
+def _not_in_steps(record: Recorded, iteration: int, steps: Sequence[Step]) -> Iterator[Remainder]:
+    """Where the steps as they are shown do not add up to what was counted."""
+    for rank, totals in enumerate(record.totals):
+        here = record.iterations[iteration - 1].traffic[rank]
+        counted = sum(here.sent.values()) + here.control_sent + here.audit_sent
+        explained = sum(step.added[rank] for step in steps)
+        if counted != explained:
+            yield Remainder(iteration, rank, "sent, by the steps above", counted, explained)
+        counted = totals.training + totals.control + totals.audit
+        explained = sum(step.whole_run[rank] for step in steps)
+        if counted != explained:
+            yield Remainder(None, rank, "sent, by the steps above", counted, explained)
 
 
 def _training_steps(record: Recorded, iteration: int) -> Iterator[Step]:

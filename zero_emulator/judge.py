@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from itertools import permutations
 from typing import get_args
 
+import numpy as np
+
 from collectives.ledger import Kind
 from zero_emulator.audit import all_equal
 from zero_emulator.config import RunConfig
@@ -41,6 +43,8 @@ def faults(config: RunConfig, partition: Partition, outcome: Outcome) -> list[st
 def _loss_faults(outcome: Outcome) -> Iterator[str]:
     if outcome.first_bad_loss is not None:
         yield f"iteration {outcome.first_bad_loss}: the loss is not finite: lower --lr, or --clip"
+    elif not all(np.isfinite(weights).all() for weights in outcome.weights):
+        yield "the weights after the last update are not all finite: lower --lr, or --clip"
 
 
 def _traffic_faults(config: RunConfig, partition: Partition, outcome: Outcome) -> Iterator[str]:

@@ -134,7 +134,8 @@ def run(
     )
     reports = comm.exchange(report)
     test_x = dataset.test_x.astype(config.policy.compute)
-    quality = accuracy(partition.layers, weights, test_x, dataset.test_y)
+    with np.errstate(over="ignore", invalid="ignore"):
+        quality = accuracy(partition.layers, weights, test_x, dataset.test_y)
     return Outcome(config, reports, audit.digests, weights, gradients, quality, time.monotonic() - start)
 
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from operator import add
 from random import Random
 from typing import Any
 
@@ -186,3 +187,12 @@ def test_a_byte_outside_the_iterations_remains(toy: Dataset, kind: str) -> None:
     record["totals"][2][kind] += 1
     total = record["totals"][2][kind]
     assert explained(record).remainders == ((None, 2, f"sent for {kind}", total, total - 1),)
+
+
+def test_steps_that_do_not_add_up_themselves_are_found(toy: Dataset, monkeypatch: Any) -> None:
+    """All closed forms are right, and still the table that is shown is not."""
+    monkeypatch.setattr("zero_emulator.explain.sub", add)
+    found = explained(recorded(toy, 3, strategy="zero1")).remainders
+    assert {one.what for one in found} == {"sent, by the steps above"}
+    assert {one.rank for one in found} == {0, 1, 2}
+    assert {one.iteration for one in found} == {2, None}

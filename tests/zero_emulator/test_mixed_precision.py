@@ -188,3 +188,22 @@ def test_a_comparison_without_an_update_proves_nothing(toy: Dataset, monkeypatch
     monkeypatch.setattr("zero_emulator.strategies.base.LossScale", partial(LossScale, value=2.0**24))
     config, found = compared(toy, precision="fp16", iterations=1)
     assert all(any("no update" in fault for fault in apart) for apart in found.faults(config).values())
+
+
+@pytest.mark.on_threads
+def test_a_loss_scale_that_is_not_taken_out_ends_far_from_serial_training(
+    toy: Dataset, monkeypatch: Any
+) -> None:
+    update = LayerParams.update
+    monkeypatch.setattr(LayerParams, "update", lambda self, iteration, scale: update(self, iteration, 1.0))
+    config, found = compared(toy, precision="fp16", optimizer="sgd", lr=1e-3)
+    assert all(
+        any("the weights end off" in fault for fault in apart) for apart in found.faults(config).values()
+    )
+
+
+@pytest.mark.on_threads
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_a_comparison_in_narrow_dtypes_whose_last_update_diverges_fails(toy: Dataset, precision: str) -> None:
+    config, found = compared(toy, precision=precision, lr=1e308, iterations=1)
+    assert all(found.faults(config).values())

@@ -190,6 +190,13 @@ def test_a_loss_that_is_no_number_is_null_and_told(job: Any) -> None:
     assert "not finite" in describe_run(record)
 
 
+def test_a_run_whose_last_update_diverges_fails(job: Any) -> None:
+    """Every loss is taken before its update, so none sees it."""
+    code, record, _ = job(strategy="zero1", optimizer="adam", lr=1e308, iterations=1)
+    assert code == 1
+    assert record["faults"] == ["the weights after the last update are not all finite: lower --lr, or --clip"]
+
+
 def test_a_comparison_that_diverges_fails_and_is_valid_json(job: Any) -> None:
     code, document, _ = job("compare", optimizer="sgd", lr=1e200, iterations=6)
     assert code == 1
