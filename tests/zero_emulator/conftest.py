@@ -1,5 +1,6 @@
-"""A toy data set, and a run on it by all ranks of the fixture ``run_ranks``."""
+"""The command in this process; a toy data set, and a run on it by all ranks of the fixture ``run_ranks``."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from collectives.communicator import Communicator
+from zero_emulator.cli import main
 from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
 from zero_emulator.layout import Array
@@ -103,3 +105,17 @@ def train(run_ranks: Callable[..., list[Any]], toy: Dataset, settings: dict[str,
         return run_ranks(body)[0]
 
     return train
+
+
+@pytest.fixture
+def command(monkeypatch: Any, capsys: Any) -> Any:
+    """Run the command in this process: exit code, stdout, stderr."""
+
+    def command(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["zero-emulator", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capsys.readouterr()
+        return int(ended.value.code or 0), captured.out, captured.err
+
+    return command

@@ -18,7 +18,6 @@ import pytest
 
 from collectives.launching.launched import LaunchError, find_mpiexec
 from collectives.transports.metered import MeteredTransport
-from zero_emulator.cli import main
 from zero_emulator.layer_params import LayerParams
 from zero_emulator.ranks import is_terminal
 from zero_emulator.strategies import STRATEGIES
@@ -30,20 +29,6 @@ ON_THREADS = (*SMALL, "--transport", "threads", "--ranks", "2")
 DIVERGING = ("--loss", "mse", "--optimizer", "sgd", "--lr", "1e30", "--iterations", "4")
 
 Result = tuple[int, str, str]
-
-
-@pytest.fixture
-def command(monkeypatch: Any, capsys: Any) -> Any:
-    """Run the command in this process: exit code, stdout, stderr."""
-
-    def command(*arguments: object) -> Result:
-        monkeypatch.setattr(sys, "argv", ["zero-emulator", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        captured = capsys.readouterr()
-        return int(ended.value.code or 0), captured.out, captured.err
-
-    return command
 
 
 @pytest.fixture
