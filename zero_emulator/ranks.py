@@ -13,7 +13,7 @@ from collectives.command import EXIT_RANK_DIED, EXIT_USAGE
 from collectives.launching.launch import MAX_RANKS, launch
 from collectives.launching.launched import LaunchError, launched_size
 from collectives.launching.rank_main import run_rank
-from collectives.transports.base import Transport, TransportError
+from collectives.transports.base import Transport
 from collectives.transports.threads import run_threads
 
 DEFAULT_RANKS = 4
@@ -90,18 +90,22 @@ def _run_as_mpi_rank(body: Body, refusal: str | None = None) -> int:
 
 
 def _run_as_threads(num_ranks: int, body: Body) -> int:
-    def told(transport: Transport) -> int:
+    failed: list[tuple[int, BaseException]] = []  # the first is the cause: it ends the waits of the others
+
+    def noted(transport: Transport) -> int:
         try:
             return body(transport)
-        except TransportError:  # another rank has failed, and says so
-            raise
         except BaseException as error:
-            traceback.print_exc()
-            summary = " ".join(str(error).split())
-            print(f"rank {transport.rank} raised {type(error).__name__}: {summary}", file=sys.stderr)
+            failed.append((transport.rank, error))
             raise
 
     try:
-        return run_threads(num_ranks, told)[0]
+        return run_threads(num_ranks, noted)[0]
     except (Exception, SystemExit):  # a rank that leaves in the middle has failed, whatever its code
+        if not failed:
+            raise
+        rank, error = failed[0]
+        traceback.print_exception(error)
+        summary = " ".join(str(error).split())
+        print(f"rank {rank} raised {type(error).__name__}: {summary}", file=sys.stderr)
         return EXIT_RANK_DIED
