@@ -12,7 +12,7 @@ from types import FrameType
 
 from collectives.launching.launched import LaunchError, find_mpiexec, launched_size
 from collectives.launching.processes import identify
-from collectives.launching.rank_notes import BANNERS, SCRATCH, read_notes, remove
+from collectives.launching.rank_notes import BANNERS, LAST_WORDS, SCRATCH, read_notes, remove
 from collectives.launching.rank_output import OutputLostError, pass_on, ranks_output
 from collectives.launching.rank_processes import rank_processes
 from collectives.launching.shared_memory import remove_shared, shared_by
@@ -94,7 +94,7 @@ def _run(
         job = _start(command, directory)
         try:
             reason = watch(job, directory, num_ranks, pipes, stopped, limits)
-            notes = read_notes(directory, "done", "failed", "died", "ended")  # before we kill anybody
+            notes = read_notes(directory, *LAST_WORDS)  # before we kill anybody
         finally:
             _end(job, directory)
         while pass_on(pipes, 0):

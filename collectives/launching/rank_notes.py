@@ -19,8 +19,10 @@ SCRATCH = "tmp"
 
 # pids: of the witness and of its rank · begun: MPI has started, main is about to run (text: the shared
 # memory that MPI has made) · done: main returned (text: the code) · failed: it raised · died: seen by the
-# witness · ended: somebody outside the job told the witness to end
-KINDS = ("pids", "begun", "done", "failed", "died", "ended")
+# witness · ended: somebody outside the job told the witness to end · stopped: mpiexec told it to
+KINDS = ("pids", "begun", "done", "failed", "died", "ended", "stopped")
+LAST_WORDS = ("done", "failed", "died", "ended", "stopped")
+"""After which nobody wonders why a rank is gone."""
 
 
 class Note(NamedTuple):

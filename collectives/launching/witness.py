@@ -78,9 +78,10 @@ def _await_end(child: int, directory: str, launcher: Process) -> int | None:
             return status
         if received in STOP_SIGNALS:
             just_ended = _just_ended(child)
-            if just_ended is None and sender != os.getppid():
-                # mpiexec has not sent it, and might wait for ever for a rank that never starts MPI.
-                leave(directory, launched_rank(), "ended", f"signal {received} ({signal_name(received)})")
+            if just_ended is None:
+                # Unless mpiexec has sent it, it might wait for ever for a rank that never starts MPI.
+                kind = "stopped" if sender == os.getppid() else "ended"
+                leave(directory, launched_rank(), kind, f"signal {received} ({signal_name(received)})")
             return just_ended
         if not (launcher.alive and os.path.isdir(directory)):
             if os.path.isdir(directory):  # nobody else is left to do it

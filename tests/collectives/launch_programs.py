@@ -15,6 +15,7 @@ FAULTS = {
     "sys.exit(0)": lambda: sys.exit(0),
     "os._exit(0)": lambda: os._exit(0),
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "kill_watch": lambda: os.kill(os.getppid(), signal.SIGKILL),
 }
 
 
@@ -57,14 +58,14 @@ def before_mpi(name, victim):
         time.sleep(600)
 
 
-def one_is_stopped(victim):
+def one_is_stopped(victim, process):
     """The others wait for it until one of them gives up."""
     from mpi4py import MPI
 
     rank = MPI.COMM_WORLD.Get_rank()
     MPI.COMM_WORLD.Barrier()
     if rank == victim:
-        os.kill(os.getpid(), signal.SIGSTOP)
+        os.kill(process, signal.SIGSTOP)
     time.sleep(1 if rank == 0 else 600)
     throw(TimeoutError("rank 1 has sent nothing"))
 
@@ -89,7 +90,12 @@ def main():
     if kind == "all_raise":
         return all_raise()
     if kind == "one_is_stopped":
-        return one_is_stopped(int(rest[0]))
+        return one_is_stopped(int(rest[0]), os.getpid())
+    if kind == "one_watch_is_stopped":
+        return one_is_stopped(int(rest[0]), os.getppid())
+    if kind == "returns_unwatched":
+        os.kill(os.getppid(), signal.SIGSTOP)
+        return 0
     if kind == "one_returns":
         from mpi4py import MPI
 

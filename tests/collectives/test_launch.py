@@ -193,20 +193,51 @@ def test_a_rank_whose_witness_is_killed_is_missed_even_if_mpiexec_is_blind(
     assert capfd.readouterr().err == "rank 0 was killed, and the process that watches over it\n"
 
 
-def test_who_waits_in_vain_says_which_rank_is_stopped(jobs):
-    code, _, err = jobs.run("one_is_stopped", "2")
+@pytest.mark.parametrize(
+    ("fault", "who"),
+    [("one_is_stopped", "rank 2 is stopped"), ("one_watch_is_stopped", "the watch over rank 2 is stopped")],
+)
+def test_who_waits_in_vain_says_who_is_stopped(jobs, fault, who):
+    code, _, err = jobs.run(fault, "2")
     jobs.assert_all_gone()
     assert code == 3
     last = err.splitlines()[-1]
-    assert last == "rank 0 raised TimeoutError: rank 1 has sent nothing (rank 2 is stopped)"
+    assert last == f"rank 0 raised TimeoutError: rank 1 has sent nothing ({who})"
 
 
-def test_what_mpiexec_itself_ends_is_not_called_ended_from_outside(jobs):
+def test_ranks_that_are_done_are_not_kept_waiting_by_a_watch_that_is_stopped(jobs):
+    code, _, err = jobs.run("returns_unwatched")
+    jobs.assert_all_gone()
+    assert code == 0
+    assert err == (
+        "mpiexec had not ended 2 s after all ranks were done (the watch over ranks 0, 1, 2, 3 is stopped)\n"
+    )
+
+
+def test_a_rank_that_is_killed_with_its_watch_is_among_those_named(jobs):
+    """Alone by Open MPI's mpiexec, which asks the others to end; MPICH's kills them all at once."""
+    code, _, err = jobs.run("kill_watch", "2")
+    jobs.assert_all_gone()
+    assert code == 3
+    one = "rank 2 was killed, and the process that watches over it"
+    several = r"ranks [01, ]*2[3, ]* were killed, and the processes that watch over them"
+    assert re.fullmatch(rf"{one}\n|{several}\n", err)
+
+
+@pytest.mark.parametrize(
+    ("number", "line"),
+    [
+        (signal.SIGKILL, r"mpiexec was killed by signal 9 \(SIGKILL\)"),
+        (signal.SIGTERM, r"mpiexec ended with code \d+ after stopping ranks 0, 1, 2, 3: somebody .*"),
+    ],
+)
+def test_an_mpiexec_that_is_ended_from_outside_is_not_blamed_on_a_rank(jobs, number, line):
     with jobs.start("kill", "-1") as job:  # no rank is -1: all wait for ever
         assert job.stdout.readline() == "all ranks are here\n"
-        os.kill(children_of(job.pid)[0], signal.SIGTERM)
-        assert "ended from outside" not in job.communicate(timeout=LIMIT)[1]
+        os.kill(children_of(job.pid)[0], number)
+        *_, last = job.communicate(timeout=LIMIT)[1].splitlines()
         assert job.returncode == 3
+        assert re.fullmatch(line, last)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
