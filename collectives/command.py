@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import click
 
 from collectives.quiet_start import raise_on_ctrl_c
+from collectives.streams import secure_streams
 
 EXIT_OK, EXIT_REFUTED, EXIT_USAGE, EXIT_RANK_DIED = 0, 1, 2, 3
 """All holds; a proof or an audit failed; wrong usage or input; a rank died, a wait timed out, or the command
@@ -29,6 +30,7 @@ def run_command(
     """
     try:
         raise_on_ctrl_c()
+        _secure_streams()
         code = _run(command, name)
         sys.stdout.flush()  # here, where a full disk can still be told
     except click.exceptions.NoArgsIsHelpError as error:
@@ -42,6 +44,13 @@ def run_command(
         _tell(name, error)
         code = EXIT_RANK_DIED
     sys.exit(code)
+
+
+def _secure_streams() -> None:
+    try:
+        secure_streams()
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
 
 
 def _run(command: click.Command, name: str) -> Any:
@@ -64,8 +73,7 @@ def _tell(name: str, error: Exception) -> None:
         what = str(error)
     else:
         what = f"{type(error).__name__}: {error}"
-    with contextlib.suppress(OSError, ValueError):
-        click.echo(f"{name}: {_line(what)}", err=True)
+    click.echo(f"{name}: {_line(what)}", err=True)
     if isinstance(error, OSError):
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.close()  # or Python writes the rest at its end, and complains with another code

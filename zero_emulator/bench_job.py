@@ -4,12 +4,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import click
-
 from collectives.command import EXIT_OK
 from collectives.table import counted, format_table
 from collectives.transports.base import Transport
 from zero_emulator.bench import IterationTime, time_strategies
+from zero_emulator.outputs import print_out
 from zero_emulator.record import Json, describe_environment
 
 BENCH_SCHEMA = "zero-emulator/bench/2"
@@ -30,12 +29,12 @@ class BenchJob:
     def run(self, transport: Transport) -> int:
         rings = self._rings() if self.transport == "mpi" and transport.world_size > 1 else []
         if transport.rank == 0 and not self.as_json and rings:
-            click.echo(_ring_table(rings, transport.world_size))
+            print_out(_ring_table(rings, transport.world_size))
         iterations = []
         for size in self.sizes:
             iterations.append(time_strategies(size, transport, pairs=self.pairs))
             if transport.rank == 0 and not self.as_json:
-                click.echo(_iteration_table(iterations[-1], transport.world_size))
+                print_out(_iteration_table(iterations[-1], transport.world_size))
         if transport.rank == 0 and self.as_json:
             document = {
                 "schema": BENCH_SCHEMA,
@@ -44,7 +43,7 @@ class BenchJob:
                 "rings": rings,
                 "iterations": [one.as_json() for at_size in iterations for one in at_size],
             }
-            click.echo(json.dumps(document))
+            print_out(json.dumps(document))
         return EXIT_OK
 
     def _rings(self) -> list[Json]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from collectives.launching.rank_output import OutputLostError
 from collectives.ledger import LedgerError
 from zero_emulator.files import write_whole
 from zero_emulator.ranks import is_terminal
@@ -45,11 +46,18 @@ class Outputs:
 
     def _print(self, document: Json, describe: Callable[[Json], str]) -> None:
         if self.json:
-            click.echo(json.dumps(document, allow_nan=False))
+            print_out(json.dumps(document, allow_nan=False))
         else:
             shown = f"verdict {document['verdict']}" if self.quiet else describe(document)
-            # A rank writes into a pipe, where click would strip colours.
-            click.echo(_painted(shown), color=True)
+            print_out(_painted(shown))
+
+
+def print_out(text: str) -> None:
+    """Print on stdout, at once. OutputLostError if it takes no more, which is no fault of this rank's."""
+    try:
+        click.echo(text, color=True)  # a rank writes into a pipe, where click would strip colours
+    except OSError as error:
+        raise OutputLostError(error.errno, error.strerror) from error
 
 
 def _indented(document: Json) -> Iterator[str]:

@@ -13,6 +13,7 @@ from collectives.command import EXIT_RANK_DIED, EXIT_USAGE
 from collectives.launching.launch import MAX_RANKS, launch
 from collectives.launching.launched import LaunchError, launched_size
 from collectives.launching.rank_main import run_rank
+from collectives.launching.rank_output import OutputLostError
 from collectives.transports.base import Transport
 from collectives.transports.threads import run_threads
 
@@ -102,7 +103,7 @@ def _run_as_threads(num_ranks: int, body: Body) -> int:
     try:
         return run_threads(num_ranks, noted)[0]
     except (Exception, SystemExit):  # a rank that leaves in the middle has failed, whatever its code
-        if not failed:
+        if not failed or isinstance(failed[0][1], OutputLostError):
             raise
         rank, error = failed[0]
         traceback.print_exception(error)

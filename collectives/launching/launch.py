@@ -80,8 +80,7 @@ def launch(
         try:
             return _run(command, directory, num_ranks, Limits(start_limit, last_rank_limit), stopped)
         except OutputLostError as error:
-            with contextlib.suppress(OSError):
-                say(f"the ranks are ended, for what they print is lost: {error.strerror}")
+            say(f"the ranks are ended, for what they print is lost: {error.strerror}")
             return 3
         finally:
             remove(directory)

@@ -9,7 +9,7 @@ from collectives.launching.rank_notes import STREAMS
 
 
 class OutputLostError(OSError):
-    """What the ranks print cannot be written any more: the disk is full, or nobody reads it."""
+    """What is printed cannot be written any more: the disk is full, or nobody reads it."""
 
 
 @contextlib.contextmanager
@@ -31,7 +31,7 @@ def ranks_output(directory: str) -> Iterator[dict[int, int]]:
 def pass_on(pipes: Mapping[int, int], seconds: float) -> bool:
     """Whether something came from the ranks within ``seconds``; it is then written where it belongs.
 
-    OutputLostError where that is no longer possible.
+    OutputLostError if stdout takes no more. A stderr that takes no more costs only what it was to take.
     """
     ready = select.select(list(pipes), [], [], seconds)[0]
     for pipe in ready:
@@ -40,5 +40,7 @@ def pass_on(pipes: Mapping[int, int], seconds: float) -> bool:
             try:
                 data = data[os.write(pipes[pipe], data) :]
             except OSError as error:
+                if pipes[pipe] == STREAMS["stderr"]:
+                    break
                 raise OutputLostError(error.errno, error.strerror) from error
     return bool(ready)
