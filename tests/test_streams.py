@@ -69,7 +69,7 @@ def test_wrong_usage_is_code_2_even_if_it_cannot_be_said(command: str, streams: 
     assert run(command, streams) == (2, "", "")
 
 
-@pytest.mark.parametrize("transport", ["mpi", "threads"])
+@pytest.mark.parametrize("transport", ["mpi", "threads"], ids="over {}".format)  # "mpi" alone is a mark
 def test_a_rank_that_speaks_to_a_full_stderr_ends_the_run_in_the_same_way(transport: str) -> None:
     command = f"{TRAIN} {transport} --time-limit 1e-9"
     assert run(command, "2>/dev/full") == (3, "", "")

@@ -158,7 +158,7 @@ def test_another_number_of_ranks_than_mpiexec_started_is_refused(command: Any, m
 
 
 @pytest.mark.usefixtures("no_rank_starts")
-@pytest.mark.parametrize("transport", ["mpi", "threads"])
+@pytest.mark.parametrize("transport", ["mpi", "threads"], ids="over {}".format)  # "mpi" alone is a mark
 def test_more_ranks_than_a_machine_can_run_are_refused_with_the_limit(command: Any, transport: str) -> None:
     code, out, err = command("bench", "--ranks", 100000, "--transport", transport)
     assert (code, out) == (2, "")
