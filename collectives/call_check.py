@@ -15,6 +15,7 @@ from collectives.algorithms import Algorithm, find_algorithm
 from collectives.bindings import Bindings
 from collectives.engine import place, walk
 from collectives.ledger import Call, Origin
+from collectives.schedule import ScheduleError
 from collectives.transports.base import Pending, Transport
 
 RECORD_BYTES = 128
@@ -38,11 +39,13 @@ def describe(
 
 def describe_refusal(collective: str, error: Exception) -> bytes:
     """The record of a call that this rank cannot make: the others are told instead of left waiting."""
-    return _record(f"{collective}, but cannot: {error}")
+    known = isinstance(error, (ValueError, ScheduleError))
+    return _record(f"{collective}, but cannot: {error if known else f'{type(error).__name__}: {error}'}")
 
 
 def _record(text: str) -> bytes:
-    return (f"{zlib.crc32(text.encode()):08x}{text}").encode()[:RECORD_BYTES].ljust(RECORD_BYTES, b"\0")
+    data = text.encode(errors="backslashreplace")
+    return (b"%08x" % zlib.crc32(data) + data)[:RECORD_BYTES].ljust(RECORD_BYTES, b"\0")
 
 
 def check_calls(

@@ -23,9 +23,8 @@ from collectives.engine import place
 from collectives.ledger import Call, Label
 from collectives.operators import Operator, find_operator
 from collectives.prepared import PreparedCollective
-from collectives.schedule import ScheduleError
 from collectives.settling import keep_tags, take_tags
-from collectives.transports.base import Transport
+from collectives.transports.base import Transport, TransportError
 from collectives.work import CollectiveTimeoutError, Work
 
 MAX_CHUNKS = 1024
@@ -74,7 +73,9 @@ class Caller:
         """The call, in flight. ValueError or ScheduleError if it cannot be made: the other ranks are told."""
         try:
             prepared, scratch = self._settle(request, take_tags)
-        except (ValueError, ScheduleError) as error:
+        except TransportError:
+            raise  # they cannot be told
+        except Exception as error:
             self._tell(request.collective, error)
             raise
         return prepared.start(memory=scratch)

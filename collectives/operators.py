@@ -26,6 +26,12 @@ class Operator:
     combine: Combine
     commutative: bool = True
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise ValueError(f"an operator named {self.name!r}: give it a text for a name")
+        if not callable(self.combine):
+            raise ValueError(f"operator {self.name!r} combines by {self.combine!r}: give a function")
+
 
 SUM = Operator("sum", np.add)
 PROD = Operator("prod", np.multiply)

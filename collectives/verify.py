@@ -5,6 +5,7 @@ proved, not sampled. joint_walk.py says why one walk through the schedule is eno
 """
 
 from dataclasses import dataclass
+from operator import index
 
 from collectives.algorithms import Algorithm, check_limit
 from collectives.joint_walk import Value, WalkingRank, members, walk_together
@@ -26,8 +27,8 @@ def verify(algorithm: Algorithm, world_size: int) -> Proof:
     Unless it declares that it is for operators that commute, the operands must also stand in rank order.
     Raises ScheduleError: a counterexample with rank, step and block. Takes time in proportion to messages.
     """
-    if world_size < 1:
-        raise ValueError(f"a world of {world_size} ranks: give 1 or more")
+    if not hasattr(world_size, "__index__") or index(world_size) < 1:
+        raise ValueError(f"a world of {world_size!r} ranks: give a whole number, 1 or more")
     check_limit(algorithm, world_size)
     ranks, suspects = walk_together(algorithm, world_size)
     _check_promise(algorithm, ranks, suspects)

@@ -23,7 +23,8 @@ def most_steps(world_size: int, num_blocks: int) -> int:
 def checked_steps(algorithm: Algorithm, rank: int, world_size: int, limit: int) -> Schedule:
     """The steps of one rank, each well formed: operations in a tuple, known words, other ranks as peers.
 
-    Raises ScheduleError, also for what the algorithm itself raises, and for more than ``limit`` steps.
+    Raises ScheduleError, also for what the algorithm itself raises, and for more than ``limit`` steps. Even
+    a SystemExit: the other ranks are to hear of it.
     """
     number = 0
     try:
@@ -39,7 +40,7 @@ def checked_steps(algorithm: Algorithm, rank: int, world_size: int, limit: int) 
                 _check_step(step, rank, world_size)
             yield step
             number += 1
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         known = isinstance(error, ScheduleError)
         fault = str(error) if known else f"raises {type(error).__name__}: {error}"
         where = f"{algorithm} on {world_size} ranks, step {number}"

@@ -53,6 +53,12 @@ class Algorithm:
     parts: int = 1
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise ValueError(f"an algorithm named {self.name!r}: give it a text for a name")
+        if not isinstance(self.collective, Collective):
+            raise ValueError(
+                f"algorithm {self.name!r} is to keep {self.collective!r}: give a promise, one of promises.py"
+            )
         if not isinstance(self.parts, int) or self.parts < 1:
             raise ValueError(f"{self} cuts blocks into {self.parts} parts: give a whole number from 1")
 

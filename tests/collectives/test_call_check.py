@@ -1,6 +1,6 @@
 """One rank that calls something else is an error on all of them, and names both sides."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -145,3 +145,18 @@ def test_a_rank_that_cannot_make_the_call_tells_the_others(run_ranks) -> None:
     for message in messages:
         assert message.startswith(told)
         assert "rank 1 calls all_reduce, but cannot: ring all_reduce: the blocks need 6" in message
+
+
+@pytest.mark.ranks(min=2)
+def test_whatever_keeps_a_rank_from_its_call_is_told_to_the_others(run_ranks) -> None:
+    class Odd(list[int]):
+        def __iter__(self) -> Iterator[int]:
+            raise MemoryError("no room for \udc80")
+
+    def body(comm: Communicator) -> None:
+        sizes = Odd() if comm.rank == 1 else None
+        error: Any = MemoryError if comm.rank == 1 else CallMismatchError
+        with pytest.raises(error, match="no room" if comm.rank == 1 else "cannot: MemoryError: no room"):
+            comm.all_reduce(np.zeros(6), np.zeros(6), sizes=sizes).wait()
+
+    run_ranks(body, time_limit=10)

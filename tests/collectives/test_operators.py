@@ -67,3 +67,15 @@ def test_an_operator_that_does_not_commute_sees_its_operands_in_rank_order(
             assert found.tolist() == [int("12345678"[: comm.world_size])] * count
 
     run_ranks(body, chunk_bytes=chunk_bytes)
+
+
+@pytest.mark.parametrize(
+    ("name", "combine", "message"),
+    [
+        (5, np.add, "an operator named 5: give it a text for a name"),
+        ("mine", None, "operator 'mine' combines by None: give a function"),
+    ],
+)
+def test_an_operator_without_a_name_or_a_function_is_not_made(name: Any, combine: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Operator(name, combine)

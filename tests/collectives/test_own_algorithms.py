@@ -21,7 +21,12 @@ def forgetful(rank: int, world_size: int) -> Schedule:
     yield from list(ring.all_gather(rank, world_size))[:-1]
 
 
+def leaving(rank: int, world_size: int) -> Schedule:
+    raise SystemExit(0)
+
+
 FORGETFUL = Algorithm("forgetful", ALL_GATHER, forgetful)
+LEAVING = Algorithm("leaving", ALL_GATHER, leaving)
 
 
 def gather(comm: Communicator, algorithm: Any) -> None:
@@ -45,12 +50,13 @@ def test_an_algorithm_that_breaks_its_promise_is_refuted_on_every_rank_before_a_
 
 
 @pytest.mark.ranks(min=2)
-def test_ranks_whose_algorithm_is_sound_hear_that_anothers_is_refuted(run_ranks) -> None:
+@pytest.mark.parametrize("wrong", [FORGETFUL, LEAVING], ids=str)
+def test_ranks_whose_algorithm_is_sound_hear_that_anothers_is_refuted(run_ranks, wrong: Algorithm) -> None:
     def body(comm: Communicator) -> None:
-        told = "rank 1 calls all_gather, but cannot: forgetful all_gather on"
-        error, message = (ScheduleError, "forgetful") if comm.rank == 1 else (CallMismatchError, told)
+        told = f"rank 1 calls all_gather, but cannot: {wrong} on"
+        error, message = (ScheduleError, wrong.name) if comm.rank == 1 else (CallMismatchError, told)
         with pytest.raises(error, match=message):
-            gather(comm, FORGETFUL if comm.rank == 1 else OWN)
+            gather(comm, wrong if comm.rank == 1 else OWN)
 
     run_ranks(body)
 

@@ -30,12 +30,19 @@ def stumbles(rank: int, world_size: int) -> Any:
         raise KeyError("left")
 
 
+def leaves(rank: int, world_size: int) -> Any:
+    yield from list(ring.all_gather(rank, world_size))[: 2 if rank else 1]
+    if rank == 0:
+        raise SystemExit(5)
+
+
 MALFORMED: dict[str, tuple[Any, str]] = {
     "a list": (lambda rank, size: [(Send(1, (0,)),)], "0: rank 0 has a list for a schedule: yield the steps"),
     "None": (lambda rank, size: None, "0: rank 0 has a NoneType for a schedule"),
     "no function": (7, "0: rank 0 raises TypeError: 'int' object is not callable"),
     "one argument": (lambda rank: iter(()), r"0: rank 0 raises TypeError: .*1 positional argument"),
     "a fault of its own": (stumbles, "1: rank 0 raises KeyError: 'left'"),
+    "an exit": (leaves, "1: rank 0 raises SystemExit: 5"),
     "a bare send": (spoiled(Send(1, (0,))), "1: rank 0 yields a bare Send: a step is a tuple .* add a comma"),
     "a bare receive": (spoiled(Recv(1, (0,))), "1: rank 0 yields a bare Recv"),
     "no step": (spoiled(None), "1: rank 0 yields a NoneType for a step: a tuple of Send and Recv is needed"),
@@ -115,7 +122,19 @@ def test_a_block_that_is_promised_and_that_no_rank_starts_with_is_refuted_by_nam
         verify(Algorithm("idle", too_much, lambda rank, size: iter(())), 1)
 
 
-@pytest.mark.parametrize("world_size", [0, -1])
-def test_a_world_without_ranks_has_no_proof(world_size: int) -> None:
-    with pytest.raises(ValueError, match=f"a world of {world_size} ranks: give 1 or more"):
+@pytest.mark.parametrize(
+    ("name", "promise", "message"),
+    [
+        (5, ALL_GATHER, "an algorithm named 5: give it a text for a name"),
+        ("own", "all_gather", "algorithm 'own' is to keep 'all_gather': give a promise, one of promises.py"),
+    ],
+)
+def test_an_algorithm_without_a_name_or_a_promise_is_not_made(name: Any, promise: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Algorithm(name, promise, ring.all_gather)
+
+
+@pytest.mark.parametrize("world_size", [0, -1, 1.5, "2", None])
+def test_what_is_no_world_size_is_refused(world_size: Any) -> None:
+    with pytest.raises(ValueError, match=f"a world of {world_size!r} ranks: give a whole number, 1 or more"):
         verify(ALGORITHMS["ring", "all_gather"], world_size)
