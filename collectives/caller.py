@@ -123,7 +123,7 @@ class Caller:
 
     def _tell(self, collective: str, error: Exception) -> None:
         """Take part in the call's check all the same, so that the others hear why this rank does not call."""
-        if not self.check or self.world_size == 1:
+        if not self.check or self.world_size == 1 or self.transport.tags.closed:
             return
         refusal = PreparedCollective(
             self.transport,

@@ -142,7 +142,10 @@ class Communicator(Caller):
             self.label = before
 
     def close(self) -> None:
-        """Give back what the transport holds. Every rank calls it; no Work may be in flight on it."""
+        """Give back what the transport holds. Every rank calls it; no Work may be in flight on it.
+
+        After that every use of the communicator is a ValueError, and of every other one on the transport.
+        """
         if num_in_flight := len(own_flights(self.transport, self.transport.in_flight.works)):
             raise ValueError(f"{num_in_flight} collectives are in flight: wait for them before closing")
         self.transport.close(self.time_limit)

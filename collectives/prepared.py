@@ -63,6 +63,7 @@ class PreparedCollective:
         return self._last
 
     def _check_last(self) -> None:
+        self._transport.tags.check_open()
         if self._last is not None and not self._last.done:
             state = "has failed: prepare it anew" if self._last.failure else "is still in flight: wait for it"
             raise ValueError(f"{self._last.call} was started before, and {state} before starting it again")

@@ -81,7 +81,8 @@ class Transport(ABC):
                 raise ValueError(f"rank {rank} {told}")
 
     def close(self, limit: float | None = TIME_LIMIT) -> None:
-        """Give back what the transport holds. Every rank calls it."""
+        """Give back what the transport holds. Every rank calls it; any use after that is a ValueError."""
+        self.tags.close()
 
     def wait_until(self, ready: Callable[[], bool], limit: float | None) -> bool:
         """Whether it got ready before ``limit`` seconds had passed without news. None waits for ever.

@@ -5,7 +5,16 @@ mix them.
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, NoReturn, Protocol
+
+
+class _Closed:
+    def __getattr__(self, name: str) -> NoReturn:
+        raise ValueError("this communicator is closed: close it after its last use, or make another")
+
+
+CLOSED: Any = _Closed()
+"""Stands in the place of what a transport has given back: whatever is asked of it is a ValueError."""
 
 
 class Tags:
@@ -17,6 +26,7 @@ class Tags:
     def __init__(self, max_tag: int) -> None:
         self.total = self._end = max_tag + 1
         self._next = 0
+        self.closed = False
 
     def take(self, number: int, settle: Callable[[], object]) -> int:
         """The first of ``number`` tags that nothing in flight uses; ``settle`` ends what is in flight."""
@@ -37,7 +47,18 @@ class Tags:
         self._end -= number
         return self._end
 
+    def close(self) -> None:
+        """Give no more tags. ValueError if there are none any more."""
+        self.check_open()
+        self.closed, self._end = True, -1
+
+    def check_open(self) -> None:
+        """ValueError after ``close``."""
+        if self.closed:
+            CLOSED.take()
+
     def _check(self, number: int) -> None:
+        self.check_open()
         if number > self._end:
             raise ValueError(
                 f"a call needs {number} tags, and prepared collectives have left {self._end} of "

@@ -8,7 +8,7 @@ from mpi4py import MPI
 
 from collectives.ledger import Origin
 from collectives.transports.base import TIME_LIMIT, Array, Messages, Transport, TransportError
-from collectives.transports.in_flight import InFlight, Tags
+from collectives.transports.in_flight import CLOSED, InFlight, Tags
 
 MESSAGE_LIMIT = 2**31 - 1
 """The largest count that an MPI call takes in every MPI version: larger messages are sent in pieces."""
@@ -116,5 +116,7 @@ class MPITransport(Transport):
             raise TransportError(f"rank {self.rank} waited {limit:g} s for the other ranks to {what}")
 
     def close(self, limit: float | None = TIME_LIMIT) -> None:
+        super().close(limit)
         self._wait(self._comm.Ibarrier(), limit, "close")  # MPI's own Free may wait, without a limit
         self._comm.Free()
+        self._comm = CLOSED

@@ -17,7 +17,7 @@ import numpy as np
 
 from collectives.ledger import Origin
 from collectives.transports.base import TIME_LIMIT, Array, Messages, Transport, TransportError
-from collectives.transports.in_flight import InFlight, Tags
+from collectives.transports.in_flight import CLOSED, InFlight, Tags
 
 T = TypeVar("T")
 
@@ -168,6 +168,10 @@ class ThreadTransport(Transport):
             raise TransportError(f"rank {self.rank} waited {limit:g} s for the other ranks to exchange")
         self._world.exchanges.pop(key, None)  # every rank holds the values by now
         return [pickle.loads(values[rank]) for rank in range(self.world_size)]
+
+    def close(self, limit: float | None = TIME_LIMIT) -> None:
+        super().close(limit)
+        self._world = CLOSED
 
     def pause(self, waited: float) -> None:
         # News is put after a message is done, and taken before the caller looks again: none is lost.
