@@ -29,8 +29,8 @@ class Communicator(Caller):
 
     ``check``: whether ranks first compare what they are about to call, so that a difference is an error on
     all of them; costs 128 (world_size - 1) control bytes a call. Without it a difference is a hang until the
-    time limit, or, over MPI, a block whose tail is left as it was. Either way the ranks are out of step:
-    after a CallMismatchError the communicator is of no more use.
+    time limit, a TransportError where more is sent than fits or, over MPI, a block whose tail is left as it
+    was. Either way the ranks are out of step: after such an error the communicator is of no more use.
     ``time_limit``: seconds without any news after which a wait ends in CollectiveTimeoutError; each Work has
     the one of its start.
     ``chunk_bytes``: cut blocks into chunks of at most so many bytes, each in a lane of its own.

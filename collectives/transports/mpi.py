@@ -1,6 +1,7 @@
 """Ranks as MPI processes: nonblocking point-to-point messages on a communicator of our own."""
 
 import pickle
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,8 @@ MESSAGE_LIMIT = 2**31 - 1
 _abandoned: list[MPI.Request] = []
 """Requests given up: MPI may still write the memory that they hold."""
 
-_Requests = tuple[list[MPI.Request], Messages, Messages]
-"""The requests of the receives, then of the sends; and the sends and receives that they are of."""
+_Requests = tuple[list[MPI.Request], Messages, Messages, Origin]
+"""The requests of the receives, then of the sends; the sends and receives that they are of, and whose."""
 
 
 class MPITransport(Transport):
@@ -26,6 +27,7 @@ class MPITransport(Transport):
 
     Holds a duplicate of ``comm``, by default of COMM_WORLD: no receive of the user's, even one with ANY_TAG,
     meets our messages. Every rank of it makes one; TransportError after ``limit`` seconds without the others.
+    ValueError on all ranks if one has a message limit that MPI cannot keep, or another than the rest.
     """
 
     def __init__(
@@ -35,15 +37,30 @@ class MPITransport(Transport):
         message_limit: int = MESSAGE_LIMIT,
         limit: float | None = TIME_LIMIT,
     ) -> None:
-        if comm == MPI.COMM_NULL:
-            raise ValueError("the communicator is COMM_NULL: this rank is not in it, and has no transport")
-        if not 1 <= message_limit <= MESSAGE_LIMIT:
-            raise ValueError(f"a message limit of {message_limit} bytes: it goes from 1 to {MESSAGE_LIMIT}")
         theirs = MPI.COMM_WORLD if comm is None else comm
+        _check_arguments(theirs, limit)
         self.rank, self.in_flight = theirs.rank, InFlight()
         own, request = theirs.Idup()
         self._wait(request, limit, "make a transport")
         self._set_up(own, message_limit)
+        try:
+            self._compare_limits(limit)
+        except ValueError:
+            self.close(limit)
+            raise
+
+    def _compare_limits(self, limit: float | None) -> None:
+        """ValueError on all ranks unless they cut large messages into the same pieces."""
+        own: Any = self._limit
+        fits = isinstance(own, Integral) and 1 <= int(own) <= MESSAGE_LIMIT
+        fault = f"has a message limit of {own!r} bytes: it goes from 1 to {MESSAGE_LIMIT}, in whole numbers"
+        self.agree(None if fits else fault, limit)
+        for rank, other in enumerate(limits := self.exchange(own, limit)):
+            if other != limits[0]:
+                raise ValueError(
+                    f"rank 0 has a message limit of {limits[0]} bytes, rank {rank} of {other}: "
+                    "give all the same"
+                )
 
     def _set_up(self, comm: MPI.Comm, message_limit: int) -> None:
         self._comm, self._limit = comm, message_limit
@@ -68,16 +85,30 @@ class MPITransport(Transport):
                 requests.append(isend(data, peer, tag))
             else:
                 requests += [isend(piece, peer, tag) for piece in self._pieces(data)]
-        return requests, sends, recvs
+        return requests, sends, recvs, origin
 
     def _pieces(self, data: Array) -> list[Array]:
         return [data[start : start + self._limit] for start in range(0, max(data.size, 1), self._limit)]
 
     def landed(self, pending: _Requests) -> bool:
-        return MPI.Request.Testall(pending[0])
+        try:
+            return MPI.Request.Testall(pending[0])
+        except MPI.Exception as error:
+            raise TransportError(self._failure(pending, error)) from error
+
+    def _failure(self, pending: _Requests, error: MPI.Exception) -> str:
+        """What has failed, as far as it is known: MPI does not say which of the messages that are over."""
+        requests, _, recvs, (call, step, chunk) = pending
+        over = iter([request == MPI.REQUEST_NULL for request in requests])
+        suspects = {peer: data.size for peer, data in recvs for _ in self._pieces(data) if next(over)}
+        faults = [f"rank {peer} sends more than the {size} bytes expected" for peer, size in suspects.items()]
+        return (
+            f"rank {self.rank} in {call}, step {step}, chunk {chunk}: "
+            f"{' or '.join(faults) or f'MPI has failed ({error})'}: check=True tells which calls differ"
+        )
 
     def missing(self, pending: _Requests) -> tuple[list[int], list[int]]:
-        requests, sends, recvs = pending
+        requests, sends, recvs, _ = pending
         late = iter([not request.Test() for request in requests])
         waits_for: tuple[set[int], set[int]] = set(), set()
         for peers, messages in zip(waits_for, (recvs, sends), strict=True):
@@ -120,3 +151,12 @@ class MPITransport(Transport):
         self._wait(self._comm.Ibarrier(), limit, "close")  # MPI's own Free may wait, without a limit
         self._comm.Free()
         self._comm = CLOSED
+
+
+def _check_arguments(comm: Any, limit: Any) -> None:
+    if isinstance(comm, MPI.Comm) and comm == MPI.COMM_NULL:
+        raise ValueError("the communicator is COMM_NULL: this rank is not in it, and has no transport")
+    if not isinstance(comm, MPI.Comm) or comm.Is_inter():
+        raise ValueError(f"the communicator is of type {type(comm).__name__}: give an intracommunicator")
+    if limit is not None and (not isinstance(limit, Real) or not float(limit) > 0):
+        raise ValueError(f"a time limit of {limit!r} seconds: give a number above 0, or None for none")
