@@ -113,7 +113,8 @@ def _choose(name: str | None, collective: str | None, in_order: bool) -> list[Al
     ]
     if not chosen:
         known = ", ".join(map(str, ALGORITHMS.values()))
-        raise ValueError(f"nothing to prove for {name or collective!r}: there are {known}")
+        asked = collective if name is None else name
+        raise ValueError(f"nothing to prove for {asked!r}: there are {known}")
     return chosen
 
 

@@ -179,6 +179,7 @@ def test_a_file_without_a_schedule_is_one_line_and_code_2(
         (("show", "ring"), "Missing argument 'COLLECTIVE'"),
         (("show", "ring", "all_gather", "--ranks", "0"), "0 is not in the range 1<=x<=1024"),
         (("verify", "star"), "nothing to prove for 'star': there are "),
+        (("verify", ""), "nothing to prove for '': there are "),
         (("show", "ring", "all_gather", "--ranks", "1025"), "1025 is not in the range 1<=x<=1024"),
         (
             ("verify", "ring", "--in-order"),
