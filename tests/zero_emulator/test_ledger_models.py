@@ -183,6 +183,13 @@ def test_biases_are_counted_where_the_config_says_so() -> None:
         ({"hidden_size": -64}, "hidden_size is -64"),
         ({"hidden_size": 10**30}, "hidden_size is 10+: give"),
         ({"hidden_size": 65}, "hidden_size 65 does not divide by num_attention_heads 4"),
+        ({"num_key_value_heads": 3}, "num_attention_heads 4 does not divide by num_key_value_heads 3"),
+        ({"num_key_value_heads": 8}, "num_attention_heads 4 does not divide by num_key_value_heads 8"),
+        ({"model_type": "phi3", "num_key_value_heads": 3}, "num_attention_heads 4 does not divide by"),
+        (
+            {"model_type": "falcon", "num_kv_heads": 3, "new_decoder_architecture": True},
+            "num_attention_heads 4 does not divide by num_kv_heads 3",
+        ),
         ({"num_hidden_layers": 10**6}, "num_hidden_layers is 1000000: give a whole number from 1 to 10000"),
         ({"tie_word_embeddings": 1}, "tie_word_embeddings is 1: give true or false"),
     ],

@@ -54,14 +54,16 @@ class Fields:
         """How many blocks."""
         return self.size(field, most=MOST_LAYERS)
 
+    def divisor(self, field: str, default: int | None = None, *, of: str) -> int:
+        """A whole number that divides another field's without rest."""
+        number, whole = self.size(field, default), self.size(of)
+        if whole % number:
+            raise ValueError(f"{self.name}: {of} {whole} does not divide by {field} {number}")
+        return number
+
     def quotient(self, total: str, parts: str) -> int:
         """The one field by the other, without rest."""
-        whole, rest = divmod(self.size(total), self.size(parts))
-        if rest:
-            raise ValueError(
-                f"{self.name}: {total} {self.size(total)} does not divide by {parts} {self.size(parts)}"
-            )
-        return whole
+        return self.size(total) // self.divisor(parts, of=total)
 
     def refuse(self, field: str, counted: Any, *, default: Any) -> None:
         """A ValueError for a variant that is not counted here."""

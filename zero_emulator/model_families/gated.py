@@ -35,7 +35,7 @@ def attention(
     """Queries, keys and values, and out again; ``kv_heads`` if the config does not say."""
     width, heads = config.size("hidden_size"), config.size("num_attention_heads")
     each = width_of_a_head or head_width(config)
-    keys = config.size("num_key_value_heads", kv_heads or heads) * each
+    keys = config.divisor("num_key_value_heads", kv_heads or heads, of="num_attention_heads") * each
     return (
         *linear("q_proj", width, heads * each, bias=qkv_bias),
         *linear("k_proj", width, keys, bias=qkv_bias),
@@ -139,7 +139,8 @@ def _gemma(config: Fields, *, kv_heads: int, num_norms: int) -> Model:
 def phi3(config: Fields) -> Model:
     """Llama with the queries, keys and values in one matrix, and gate and up in one."""
     width, heads, each = config.size("hidden_size"), config.size("num_attention_heads"), head_width(config)
-    inner, kv_heads = config.size("intermediate_size"), config.size("num_key_value_heads", heads)
+    inner = config.size("intermediate_size")
+    kv_heads = config.divisor("num_key_value_heads", heads, of="num_attention_heads")
     block = (
         *linear("qkv_proj", width, (heads + 2 * kv_heads) * each),
         *linear("o_proj", heads * each, width),

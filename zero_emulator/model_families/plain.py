@@ -109,7 +109,7 @@ def falcon(config: Fields) -> Model:
     heads, each = config.size("num_attention_heads"), config.quotient("hidden_size", "num_attention_heads")
     new, bias = config.flag("new_decoder_architecture", False), config.flag("bias", False)
     if new:
-        kv_heads = config.size("num_kv_heads", heads)
+        kv_heads = config.divisor("num_kv_heads", heads, of="num_attention_heads")
         num_norms = config.size("num_ln_in_parallel_attn", 2, most=2)
     else:
         kv_heads = 1 if config.flag("multi_query", True) else heads
