@@ -1,5 +1,6 @@
 """The options of a run, which `train` and `compare` have alike."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,7 +29,16 @@ def _widths(context: click.Context, option: click.Parameter, value: str) -> tupl
         raise click.BadParameter(f"{value!r} is no list of widths: write 64,32") from None
 
 
-PATH = click.Path(path_type=Path)
+class _File(click.Path):
+    """A Path that may be a file: not ``new/`` or ``new/.``, of which Path would keep no more than ``new``."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value and os.path.basename(value) in ("", os.curdir):
+            raise click.UsageError(f"{value}: a directory: name a file in it", ctx)
+        return super().convert(value, param, ctx)
+
+
+PATH = _File(path_type=Path)
 
 # What says None in RunConfig is left out here unless given: then the optimizer's own default holds.
 OPTIONS = (
