@@ -53,11 +53,11 @@ def launch(
     The module calls `rank_main.run_rank`, and is found where this process finds its own: the current folder
     is no such place unless it is one here, too. stdout and stderr are passed on, stdin is empty.
 
-    - 0, 1 or 2: the code that every rank returned.
+    - 0, 1 or 2: the code that every rank returned, even if mpiexec could not end in order.
     - 3, after one line on stderr that names the rank: one died, raised, left early, had not started MPI after
       ``start_limit`` seconds (60, and one more for each rank) without news of any, or had not ended
       ``last_rank_limit`` seconds after the others. mpiexec's own banners appear only if no rank left word.
-    - 3 too, after such a line, when what the ranks print cannot be written any more.
+    - 3 too, after such a line, when stdout takes no more of what the ranks print.
     - 128 + n: signal n (Ctrl-C, SIGTERM, SIGHUP) stopped the launcher.
 
     No process is left behind in any case, nor when the launcher itself is killed. Raises LaunchError without
