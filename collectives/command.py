@@ -33,9 +33,6 @@ def run_command(
         _secure_streams()
         code = _run(command, name)
         sys.stdout.flush()  # here, where a full disk can still be told
-    except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message())
-        code = EXIT_USAGE
     except click.ClickException as error:
         refuse(f"{name}: {_line(error.format_message())}")
     except click.Abort:
@@ -58,6 +55,9 @@ def _run(command: click.Command, name: str) -> Any:
     try:
         with command.make_context(name, sys.argv[1:]) as context:
             return command.invoke(context) or EXIT_OK
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return EXIT_USAGE
     except click.exceptions.Exit as ended:
         return ended.exit_code
     except SystemExit as ended:

@@ -48,7 +48,7 @@ def test_a_stdout_that_nobody_reads_is_noticed_before_any_rank_starts(command: s
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*COMMANDS, "collectives", "zero_emulator --help"])
 def test_a_full_stdout_is_one_line_and_code_3(command: str) -> None:
     code, out, err = run(command, ">/dev/full")
     assert (code, out) == (3, "")
