@@ -18,9 +18,9 @@ LABEL_BYTES = 8
 
 def expected_persistent(config: RunConfig, partition: Partition, rank: int) -> dict[str, int]:
     """What a rank of this run must keep between iterations, in bytes by kind."""
-    name = "sgd-momentum" if config.optimizer == "sgd" and config.momentum else config.optimizer
+    moments = theory.find_updates(config.optimizer, config.momentum).moments
     return theory.persistent_bytes(
-        config.strategy, partition.blocks, rank, config.policy, theory.MOMENTS[name], partition.matrices
+        config.strategy, partition.blocks, rank, config.policy, moments, partition.matrices
     )
 
 
@@ -52,13 +52,14 @@ def expected_peak(
 def expected_scratch(config: RunConfig, partition: Partition, rank: int) -> list[int]:
     """Elements that a rank's optimizer works in, one after the other."""
     sharded = theory.is_sharded(config.strategy, "moment")
+    updates = theory.UPDATES[config.optimizer]
     scratch = []
     for layer, sizes, shares in zip(partition.layers, partition.blocks, partition.matrices, strict=True):
         updated, in_matrix = (sizes[rank], shares[rank]) if sharded else (sum(sizes), sum(shares))
-        if config.optimizer == "muon":
+        if updates.whole_matrices:
             scratch += theory.muon_scratch(layer.shapes[0][1], in_matrix)
             updated -= in_matrix
-        scratch += theory.elementwise_scratch(config.optimizer, updated)
+        scratch += theory.elementwise_scratch(updates.pieces, updated)
     return scratch
 
 

@@ -12,12 +12,13 @@ from zero_emulator.theory import Due, Flow, Sizes, Use
 
 def training_uses(config: RunConfig) -> tuple[Use, ...]:
     """The collectives of an iteration for training."""
-    return theory.USES[config.strategy](config.micro_batches, config.keep_views, config.policy)
+    return theory.CLAIMED[config.strategy].uses(config.micro_batches, config.keep_views, config.policy)
 
 
 def fetched_matrices(config: RunConfig, matrices: Sequence[Sizes], *, skipped: bool) -> tuple[Sizes, ...]:
     """Those of the model's matrices whose update ranks gather from each other; none if it was skipped."""
-    shares = config.optimizer == "muon" and theory.is_sharded(config.strategy, "moment")
+    whole_matrices = theory.UPDATES[config.optimizer].whole_matrices
+    shares = whole_matrices and theory.is_sharded(config.strategy, "moment")
     return tuple(matrices) if shares and not skipped else ()
 
 
@@ -41,8 +42,8 @@ def due_besides(
     """
     policy = config.policy
     last = iteration == config.iterations
-    weights = last and config.strategy == "zero3"
-    gradients = gradient_audit and config.strategy != "ddp"
+    weights = last and theory.is_sharded(config.strategy, "weight")
+    gradients = gradient_audit and theory.is_sharded(config.strategy, "moment")  # reduced in blocks
     return Due(
         training_calls=theory.num_calls(training_uses(config), num_layers),
         fetched=fetched_matrices(config, matrices, skipped=skipped),

@@ -8,7 +8,7 @@ from collectives.ledger import Kind
 from zero_emulator.explain import Bytes, Explanation
 from zero_emulator.precision import ITEMSIZE
 from zero_emulator.recorded import RankTraffic
-from zero_emulator.theory import CLAIMS
+from zero_emulator.theory import CLAIMED
 
 Json = dict[str, Any]
 
@@ -42,7 +42,7 @@ def _run(explanation: Explanation, rank: int | None) -> Json:
     outside = [sum(every) - within for *every, within in zip(*totals.values(), in_iterations, strict=True)]
     return {
         "strategy": record.config.strategy,
-        "claim": f"{CLAIMS[record.config.strategy]}Ψ",
+        "claim": f"{CLAIMED[record.config.strategy].claim}Ψ",
         "world_size": record.world_size,
         "num_params": record.num_params,
         "weight_bytes": ITEMSIZE[record.config.policy.weight],

@@ -37,7 +37,7 @@ def overheads(record: Recorded) -> tuple[tuple[Overhead, ...], ...]:
 
 def reasons(record: Recorded, iteration: int) -> dict[str, str]:
     """Why each purpose sends what it does in one iteration."""
-    num_layers = len(record.layers)
+    num_layers, strategy = len(record.layers), record.config.strategy
     num_calls = recorded_due(record)[iteration - 1].calls(num_layers)
     norm = f"--clip {record.config.clip}: the global norm is one number in an all_reduce"
     if record.iterations[iteration - 1].skipped:
@@ -50,6 +50,6 @@ def reasons(record: Recorded, iteration: int) -> dict[str, str]:
         "vote": "are all gradients finite? one number in an all_reduce",
         "norm": norm,
         "digest": f"all ranks tell the digest of the weights that they used, {digest} bytes",
-        "weights": "after the last iteration zero3 gathers all layers once more, to be audited",
+        "weights": f"after the last iteration {strategy} gathers all layers once more, to be audited",
         "gradients": "those of the first update are gathered, to be held against serial training",
     }

@@ -7,20 +7,8 @@ from typing import Any, NamedTuple
 from zero_emulator.expected_traffic import fetched_matrices
 from zero_emulator.precision import ITEMSIZE, Precision
 from zero_emulator.recorded import Recorded
-from zero_emulator.theory import CLAIMS, USES, Flow, KeepViews, Sizes, iteration_traffic
+from zero_emulator.theory import CLAIMED, Flow, KeepViews, Sizes, iteration_traffic
 
-TRAVEL = {
-    "ddp": "gradients travel twice",
-    "zero1": "gradients travel once, and weights once",
-    "zero2": "gradients travel once, and weights once",
-    "zero3": "gradients travel once, and weights twice",
-}
-EACH_MICRO_BATCH = {
-    "ddp": "gradients add up before they are sent",
-    "zero1": "gradients add up before they are sent",
-    "zero2": "each sends its gradients",
-    "zero3": "each gathers the weights twice and sends its gradients",
-}
 STAYING = {"none": "no view stays", "last": "the last layer's view stays", "all": "all views stay"}
 
 
@@ -42,7 +30,7 @@ class Situation:
 
     def flows(self, rank: int) -> dict[tuple[str, str], Flow]:
         """What a rank sends and receives in an iteration, by phase and collective, ``scale`` times."""
-        uses = USES[self.strategy](self.micro_batches, self.keep_views, self.precision)
+        uses = CLAIMED[self.strategy].uses(self.micro_batches, self.keep_views, self.precision)
         updated = ITEMSIZE[self.precision.updated]
         return iteration_traffic(uses, self.blocks, rank, self.fetched, updated)
 
@@ -68,12 +56,12 @@ def switches(record: Recorded, *, skipped: bool) -> tuple[Switched, ...]:
 
 
 def _switches(record: Recorded, skipped: bool) -> Iterator[Switched]:
-    strategy, weight = record.config.strategy, record.config.policy.weight
+    claimed, weight = CLAIMED[record.config.strategy], record.config.policy.weight
     now = _claimed(record)
     yield Switched(
         "claim",
         now,
-        f"{CLAIMS[strategy]} x {record.num_params} parameters in {_dtype(weight)}: {TRAVEL[strategy]}",
+        f"{claimed.claim} x {record.num_params} parameters in {_dtype(weight)}: {claimed.travel}",
     )
     for name, changes, why in _changes(record, skipped):
         now = replace(now, **changes)
@@ -114,7 +102,7 @@ def _changes(record: Recorded, skipped: bool) -> tuple[tuple[str, dict[str, Any]
         (
             "micro-batches",
             {"micro_batches": config.micro_batches},
-            f"{config.micro_batches} an iteration: {EACH_MICRO_BATCH[config.strategy]}",
+            f"{config.micro_batches} an iteration: {CLAIMED[config.strategy].each_micro_batch}",
         ),
         (
             "kept views",

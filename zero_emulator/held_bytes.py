@@ -8,7 +8,7 @@ from math import ceil
 from zero_emulator.parallel_degrees import ParallelDegrees
 from zero_emulator.precision import ITEMSIZE, Precision
 from zero_emulator.stages import Stage
-from zero_emulator.theory import MOMENTS, is_sharded
+from zero_emulator.theory import UPDATES, is_sharded
 
 Bytes = Mapping[str, Fraction]
 
@@ -25,7 +25,7 @@ class Training:
 
     def kept_a_parameter(self, matrix: bool) -> dict[str, int]:
         """Bytes kept for a parameter, by kind, before any sharding."""
-        moments = MOMENTS[self.optimizer]
+        moments = UPDATES[self.optimizer].moments
         return self.precision.bytes_a_parameter(moments.matrix if matrix else moments.rest)
 
 

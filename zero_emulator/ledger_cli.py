@@ -19,7 +19,7 @@ from zero_emulator.ranks import DEFAULT_RANKS
 from zero_emulator.safetensors_model import read_model
 from zero_emulator.shapes import Model
 from zero_emulator.stages import stage_of_count, stages_of
-from zero_emulator.theory import MOMENTS
+from zero_emulator.theory import UPDATES
 from zero_emulator.units import parse_bytes, parse_params
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -39,7 +39,7 @@ OPTIONS = (
     click.option("--expert", type=DEGREE, default=1, help="Ranks that split the experts."),
     click.option("--precision", type=click.Choice(list(PRECISIONS)), default="bf16"),
     click.option("--compute", type=click.Choice(list(ITEMSIZE)), help="Dtype of it.  [default: precision's]"),
-    click.option("--optimizer", type=click.Choice(list(MOMENTS)), default="adam"),
+    click.option("--optimizer", type=click.Choice(list(UPDATES)), default="adam"),
     click.option("--micro-batches", type=DEGREE, default=1, help="Gradients that add up to an iteration's."),
     click.option("--prefetch", type=click.IntRange(min=0), default=0, help="Gathers ahead (zero3)."),
     click.option("--keep-views", type=click.Choice(["none", "all"]), default="none",

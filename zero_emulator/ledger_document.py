@@ -10,7 +10,7 @@ from zero_emulator.held_bytes import Training, kept_formula, whole_bytes
 from zero_emulator.memory_ledger import RankBytes, Row, ledger_rows
 from zero_emulator.parallel_degrees import ParallelDegrees
 from zero_emulator.stages import Stage
-from zero_emulator.theory import CLAIMS
+from zero_emulator.theory import CLAIMED
 
 Json = dict[str, Any]
 
@@ -71,7 +71,7 @@ def _row(row: Row, described: Described) -> Json:
         },
         "persistent": _total(fullest.persistent, whole_bytes(fullest.kept)),
         "peak": _peak(row.highest),
-        "claim": f"{CLAIMS[row.strategy]}Ψ",
+        "claim": f"{CLAIMED[row.strategy].claim}Ψ",
         "sent": {"formula": row.coefficient.formula, "bytes": ceil(fullest.sent)},
         "fits": _fits(row, described),
     }

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from collectives.table import counted, format_table
+from zero_emulator.theory import UPDATES
 from zero_emulator.units import format_gb, format_gib
 
 Json = dict[str, Any]
@@ -94,9 +95,10 @@ def _notes(document: Json) -> list[str]:
             f"peak: with the largest layer in its backward pass, {document['prefetch']} prefetched, computed "
             f"in {document['compute']}; without activations"
         )
-    if document["optimizer"] == "muon":
+    optimizer = document["optimizer"]
+    if UPDATES[optimizer].whole_matrices:
         which = (
             "matrices of the blocks" if _has_peak(document) else "all parameters are taken for matrices: they"
         )
-        notes.append(f"muon: {which} have one moment; what gathering them sends is not included")
+        notes.append(f"{optimizer}: {which} have one moment; what gathering them sends is not included")
     return notes

@@ -8,7 +8,7 @@ from zero_emulator.held_bytes import Bytes, Training, kept_bytes, passing_bytes
 from zero_emulator.nominal import Coefficient, sent_a_parameter, share_sent
 from zero_emulator.parallel_degrees import ParallelDegrees
 from zero_emulator.stages import Stage
-from zero_emulator.theory import KEPT_WHOLE
+from zero_emulator.theory import CLAIMED
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Row:
 
 def ledger_rows(stages: Sequence[Stage], degrees: ParallelDegrees, training: Training) -> tuple[Row, ...]:
     """A row a strategy."""
-    return tuple(_row(strategy, stages, degrees, training) for strategy in KEPT_WHOLE)
+    return tuple(_row(strategy, stages, degrees, training) for strategy in CLAIMED)
 
 
 def _row(strategy: str, stages: Sequence[Stage], degrees: ParallelDegrees, training: Training) -> Row:

@@ -5,7 +5,8 @@ from typing import Any
 
 from collectives.table import counted, format_table
 from zero_emulator.meter import PASSING, Moment, describe_kinds
-from zero_emulator.theory import CLAIMS
+from zero_emulator.precision import find_precision
+from zero_emulator.theory import CLAIMED, UPDATES, is_sharded
 
 Json = dict[str, Any]
 
@@ -20,7 +21,7 @@ def describe_run(record: Json) -> str:
         f"test accuracy {record['test_accuracy']:.3f}",
         f"  sent an iteration   {_span(sent)} bytes a rank, expected "
         f"{_span([rank['expected_sent'] for rank in last['traffic']])}; {_multiple(last)} f(N)Ψ, "
-        f"claim {CLAIMS[config['strategy']]}Ψ",
+        f"claim {CLAIMED[config['strategy']].claim}Ψ",
         f"  sent in all         {_span([rank['training'] for rank in record['totals']])} training, "
         f"{_span([rank['control'] for rank in record['totals']])} control and "
         f"{_span([rank['audit'] for rank in record['totals']])} audit bytes a rank",
@@ -74,15 +75,27 @@ def _claims_note(config: Json) -> list[str]:
     """Why the multiples are not those of the claims, where they are not."""
     many = config["micro_batches"]
     notes = []
-    if many > 1:
-        notes.append(
-            f"the claims are for one micro-batch: with {many} zero2 sends {many + 1}Ψ, zero3 {3 * many}Ψ"
-        )
-    if config["optimizer"] == "muon" and config["cut"] == "even":
-        notes.append("zero1, zero2 and zero3 also gather the updates of matrices that ranks share, for Muon")
+    passes = {name: _passes(name, many) for name in CLAIMED}
+    more = [f"{name} sends {times}Ψ" for name, times in passes.items() if times != CLAIMED[name].claim]
+    if more:
+        notes.append(f"the claims are for one micro-batch: with {many} {', '.join(more)}")
+    if UPDATES[config["optimizer"]].whole_matrices and config["cut"] == "even":
+        sharers = ", ".join(name for name in CLAIMED if is_sharded(name, "moment"))
+        notes.append(f"{config['optimizer']}: {sharers} also gather the updates of matrices that ranks share")
     if config["keep_views"] != "none":
-        notes.append("zero3 gathers less than claimed: it keeps views from forward to backward")
+        gatherers = ", ".join(name for name in CLAIMED if is_sharded(name, "weight"))
+        notes.append(f"views that stay from forward to backward: fewer gathers than claimed in {gatherers}")
     return notes
+
+
+def _passes(strategy: str, micro_batches: int) -> int:
+    """How often Ψ passes through a ring in an iteration with no view kept: the claim, for one micro-batch.
+
+    >>> [_passes(strategy, 4) for strategy in CLAIMED]
+    [2, 2, 5, 12]
+    """
+    one_dtype = find_precision("fp32")
+    return sum(use.passes for use in CLAIMED[strategy].uses(micro_batches, "none", one_dtype))
 
 
 def _comparison_table(document: Json) -> str:
@@ -99,7 +112,7 @@ def _comparison_table(document: Json) -> str:
                 name,
                 f"{_persistent_per_param(record):.4g}",
                 f"{_peak_per_param(record):.4g}",
-                f"{CLAIMS[name]}Ψ",
+                f"{CLAIMED[name].claim}Ψ",
                 _span([rank["expected_sent"] for rank in traffic]),
                 _span([sum(rank["sent"].values()) for rank in traffic]),
                 _multiple(last),

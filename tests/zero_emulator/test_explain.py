@@ -20,7 +20,7 @@ from zero_emulator.record import Json, run_record
 from zero_emulator.recorded import Recorded
 from zero_emulator.run import run
 from zero_emulator.strategies import STRATEGIES
-from zero_emulator.theory import CLAIMS
+from zero_emulator.theory import CLAIMED
 
 KINDS = ("training", "control", "audit")
 WORLD_SIZES = (1, 2, 3, 4, 5, 7, 8)
@@ -51,7 +51,7 @@ def adds_up(record: Json, iteration: int) -> None:
     explanation = explained(record, iteration)
     assert explanation.remainders == ()
     weight = ITEMSIZE[RunConfig(**record["config"] | {"hidden": ()}).policy.weight]
-    claim = CLAIMS[record["config"]["strategy"]] * record["num_params"] * weight
+    claim = CLAIMED[record["config"]["strategy"]].claim * record["num_params"] * weight
     assert explanation.steps[0].added == (claim,) * record["world_size"]
     for rank in range(record["world_size"]):
         traffic = record["iterations"][iteration - 1]["traffic"][rank]
@@ -60,6 +60,21 @@ def adds_up(record: Json, iteration: int) -> None:
             steps = [step for step in explanation.steps if step.kind == kind]
             assert sum(step.added[rank] for step in steps) == one
             assert sum(step.whole_run[rank] for step in steps) == record["totals"][rank][kind]
+
+
+@pytest.mark.parametrize("like", list(STRATEGIES))
+def test_a_newcomer_needs_its_hooks_and_one_record_of_its_closed_forms(
+    toy: Dataset, monkeypatch: pytest.MonkeyPatch, like: str
+) -> None:
+    """Whatever asks a strategy for its name would get this one's bytes wrong."""
+    monkeypatch.setitem(STRATEGIES, "newcomer", type("Newcomer", (STRATEGIES[like],), {"name": "newcomer"}))
+    monkeypatch.setitem(CLAIMED, "newcomer", replace(CLAIMED[like], travel="it is new"))
+    chosen = {"micro_batches": 2, "precision": "bf16", "clip": 1.0}
+    record = recorded(toy, 3, strategy="newcomer", audit_gradients=True, **chosen)
+    assert record["faults"] == []
+    adds_up(record, 1)
+    adds_up(record, 2)
+    assert "it is new" in explained(record).steps[0].why
 
 
 @settings(max_examples=40)

@@ -16,7 +16,7 @@ from zero_emulator.parallel_degrees import ParallelDegrees
 from zero_emulator.precision import PRECISIONS, find_precision
 from zero_emulator.shapes import Model, ModelLayer, Tensor
 from zero_emulator.stages import Group, stage_of_count, stages_of
-from zero_emulator.theory import CLAIMS, KEPT_WHOLE, MOMENTS, USES, iteration_traffic
+from zero_emulator.theory import CLAIMED, UPDATES, iteration_traffic
 
 GB = 10**9
 BF16 = PRECISIONS["bf16"]
@@ -50,24 +50,24 @@ def test_the_published_gigabytes_come_out_to_the_digit(
 
 def test_the_formulas_are_the_well_known_ones() -> None:
     training = Training(BF16)
-    assert [kept_formula(strategy, training, True) for strategy in KEPT_WHOLE] == [
+    assert [kept_formula(strategy, training, True) for strategy in CLAIMED] == [
         "16", "4 + 12/N", "2 + 14/N", "16/N",
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("micro_batches", [1, 4])
 @pytest.mark.parametrize("keep_views", [False, True])
-@pytest.mark.parametrize("strategy", list(KEPT_WHOLE))
+@pytest.mark.parametrize("strategy", list(CLAIMED))
 def test_one_dtype_on_the_wire_costs_what_the_rings_cost(
     strategy: str, micro_batches: int, keep_views: bool
 ) -> None:
     """The multiple of f(N) Ψ is worked out elsewhere from the flows of the collectives."""
     coefficient = sent_a_parameter(strategy, PRECISIONS["fp32"], micro_batches, keep_views=keep_views)
-    uses = USES[strategy](micro_batches, "all" if keep_views else "none", find_precision("fp32"))
+    uses = CLAIMED[strategy].uses(micro_batches, "all" if keep_views else "none", find_precision("fp32"))
     flows = iteration_traffic(uses, [(6, 6, 6, 6)], 0)
     assert sum(flow.sent for flow in flows.values()) == share_sent(4) * 24 * coefficient.size
     if micro_batches == 1 and not keep_views:
-        assert coefficient.size == 4 * CLAIMS[strategy]
+        assert coefficient.size == 4 * CLAIMED[strategy].claim
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ QUICK = settings(max_examples=25, phases=[Phase.generate, Phase.shrink])
 TRAININGS = st.builds(
     Training,
     precision=st.sampled_from(list(PRECISIONS.values())),
-    optimizer=st.sampled_from(list(MOMENTS)),
+    optimizer=st.sampled_from(list(UPDATES)),
     micro_batches=st.integers(1, 4),
     prefetch=st.integers(0, 3),
     keep_views=st.booleans(),
@@ -302,7 +302,7 @@ def test_the_fewest_ranks_fit_and_one_copy_less_does_not(
         assert held is not None
         return held <= memory
 
-    for strategy in KEPT_WHOLE:
+    for strategy in CLAIMED:
         fewest = fewest_ranks(strategy, stages(degrees), degrees, training, memory, with_peak=with_peak)
         if fewest is None:
             assert not fits(strategy, 10**6 * degrees.least_ranks)
@@ -317,19 +317,19 @@ def test_the_fewest_ranks_are_found_exactly_not_by_doubling() -> None:
     def fewest(strategy: str, memory: int) -> int | None:
         return fewest_ranks(strategy, stage, ParallelDegrees(4), Training(BF16), memory, with_peak=False)
 
-    assert [fewest(strategy, 80 * GB) for strategy in KEPT_WHOLE] == [None, 2, 2, 2]
-    assert [fewest(strategy, 24 * GB) for strategy in KEPT_WHOLE] == [None, None, 14, 6]
+    assert [fewest(strategy, 80 * GB) for strategy in CLAIMED] == [None, 2, 2, 2]
+    assert [fewest(strategy, 24 * GB) for strategy in CLAIMED] == [None, None, 14, 6]
     assert fewest("ddp", 128 * GB) == 1
     assert fewest("zero1", 32 * GB) is None
 
 
-@pytest.mark.parametrize("strategy", list(KEPT_WHOLE))
+@pytest.mark.parametrize("strategy", list(CLAIMED))
 @pytest.mark.parametrize("precision", list(PRECISIONS))
 @pytest.mark.parametrize("keep_views", [False, True])
 def test_the_nominal_traffic_is_that_of_a_run(strategy: str, precision: str, keep_views: bool) -> None:
     """Of equal blocks: an all-reduce passes everything twice, the others once."""
     policy = find_precision(precision)
-    uses = USES[strategy](3, "all" if keep_views else "none", policy)
+    uses = CLAIMED[strategy].uses(3, "all" if keep_views else "none", policy)
     passes = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
     run = sum(passes[use.collective] * use.times * use.itemsize for use in uses if use.layers != slice(0))
     assert sent_a_parameter(strategy, policy, 3, keep_views=keep_views).size == run

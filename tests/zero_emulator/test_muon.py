@@ -14,7 +14,7 @@ from zero_emulator.optimizers import AdamW, Muon, MuonMatrix
 from zero_emulator.optimizers.muon import NEWTON_SCHULZ, orthogonalize
 from zero_emulator.precision import find_precision
 from zero_emulator.strategies import STRATEGIES
-from zero_emulator.theory import KEPT_WHOLE, MOMENTS, NOTHING, Flow, muon_fetches, persistent_bytes
+from zero_emulator.theory import CLAIMED, NOTHING, UPDATES, Flow, muon_fetches, persistent_bytes
 from zero_emulator.trainer import Trainer
 
 SHAPES = [(5, 8), (8, 5), (6, 6), (1, 4), (4, 1), (1, 1)]
@@ -110,9 +110,9 @@ def test_those_who_share_a_matrix_fetch_the_rest_of_it_from_each_other() -> None
 def test_a_matrix_keeps_12_bytes_a_parameter(strategy: str, formula: Any, world_size: int) -> None:
     matrix, rest = (8,) * world_size, (3,) * world_size
     kept = persistent_bytes(
-        strategy, [matrix, rest], 0, find_precision("bf16"), MOMENTS["muon"], matrices=[matrix]
+        strategy, [matrix, rest], 0, find_precision("bf16"), UPDATES["muon"].moments, matrices=[matrix]
     )
-    others = persistent_bytes(strategy, [rest], 0, find_precision("bf16"), MOMENTS["adam"])
+    others = persistent_bytes(strategy, [rest], 0, find_precision("bf16"), UPDATES["adam"].moments)
     assert sum(kept.values()) - sum(others.values()) == pytest.approx(formula(world_size) * 8 * world_size)
 
 
@@ -130,7 +130,7 @@ def test_every_strategy_passes_its_audits_with_the_same_bits(
         partition = outcome.config.partition(toy, len(outcome.reports))
         assert faults(outcome.config, partition, outcome) == []
         digests.append(outcome.digests)
-    assert digests == digests[:1] * len(KEPT_WHOLE)
+    assert digests == digests[:1] * len(CLAIMED)
 
 
 @pytest.mark.parametrize("world_size", [3])

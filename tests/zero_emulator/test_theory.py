@@ -18,10 +18,8 @@ from zero_emulator.precision import find_precision
 from zero_emulator.run import run
 from zero_emulator.strategies import STRATEGIES
 from zero_emulator.theory import (
-    CLAIMS,
-    KEPT_WHOLE,
-    MOMENTS,
-    USES,
+    CLAIMED,
+    UPDATES,
     Flow,
     iteration_traffic,
     multiple,
@@ -82,7 +80,7 @@ def test_one_rank_sends_nothing() -> None:
 def test_the_traffic_of_an_iteration_is_the_one_worked_out_by_hand(
     strategy: str, micro_batches: int, keep_views: Any, flows: dict[tuple[str, str], Flow]
 ) -> None:
-    uses = USES[strategy](micro_batches, keep_views, FP32)
+    uses = CLAIMED[strategy].uses(micro_batches, keep_views, FP32)
     expected = {key: Flow(4 * sent, 4 * received) for key, (sent, received) in flows.items()}
     assert iteration_traffic(uses, LAYERS, 0) == expected
 
@@ -98,37 +96,37 @@ def test_the_traffic_of_an_iteration_is_the_one_worked_out_by_hand(
 def test_equal_blocks_give_whole_multiples_of_f_psi(
     strategy: str, micro_batches: int, keep_views: Any, times: float
 ) -> None:
-    uses = USES[strategy](micro_batches, keep_views, FP32)
+    uses = CLAIMED[strategy].uses(micro_batches, keep_views, FP32)
     for rank in range(4):
         flows = iteration_traffic(uses, EQUAL, rank).values()
         assert sum(flow.sent for flow in flows) == times * 24 * 4  # f(4) Ψ = 24
         assert sum(flow.received for flow in flows) == times * 24 * 4
         assert multiple(sum(flow.sent for flow in flows), 32, 4, 4) == times
     if micro_batches == 1 and keep_views == "none":
-        assert CLAIMS[strategy] == times
+        assert CLAIMED[strategy].claim == times
 
 
 @pytest.mark.parametrize(("stage", "strategy"), [*enumerate(["ddp", "zero1", "zero2", "zero3"])])
 @pytest.mark.parametrize("num_ranks", [1, 2, 4, 8])
 def test_adam_in_fp32_keeps_the_well_known_bytes(stage: int, strategy: str, num_ranks: int) -> None:
     layers = [(12,) * num_ranks, (5,) * num_ranks]
-    kept = sum(persistent_bytes(strategy, layers, 0, FP32, MOMENTS["adam"]).values())
+    kept = sum(persistent_bytes(strategy, layers, 0, FP32, UPDATES["adam"].moments).values())
     per_parameter = (16, 8 + 8 / num_ranks, 4 + 12 / num_ranks, 16 / num_ranks)[stage]
     assert kept == per_parameter * 17 * num_ranks
 
 
 def test_uneven_blocks_are_kept_to_the_element() -> None:
-    assert persistent_bytes("zero3", LAYERS, 0, FP32, MOMENTS["sgd-momentum"]) == {
+    assert persistent_bytes("zero3", LAYERS, 0, FP32, UPDATES["sgd-momentum"].moments) == {
         "weight": 16,
         "gradient": 16,
         "moment": 16,
     }
-    assert persistent_bytes("zero2", LAYERS, 2, FP32, MOMENTS["adam"]) == {
+    assert persistent_bytes("zero2", LAYERS, 2, FP32, UPDATES["adam"].moments) == {
         "weight": 32,
         "gradient": 4,
         "moment": 8,
     }
-    assert persistent_bytes("zero1", LAYERS, 1, find_precision("fp64"), MOMENTS["sgd"]) == {
+    assert persistent_bytes("zero1", LAYERS, 1, find_precision("fp64"), UPDATES["sgd"].moments) == {
         "weight": 64,
         "gradient": 64,
         "moment": 0,
@@ -191,7 +189,7 @@ def test_whatever_is_trained_sends_and_keeps_what_the_closed_form_says(
 
 
 def test_every_strategy_has_its_closed_forms() -> None:
-    assert set(STRATEGIES) == set(USES) == set(CLAIMS) == set(KEPT_WHOLE)
+    assert set(STRATEGIES) == set(CLAIMED)
 
 
 @pytest.mark.parametrize("sizes", [(5,), (3, 2), (4, 0, 1), (1, 5, 2, 4), (2, 9, 1, 0, 7)])

@@ -1,4 +1,4 @@
-"""The table of optimizers: a newcomer adds a file with a rule, one line here, and its moments in theory."""
+"""The table of optimizers: a newcomer adds a file with a rule, one line here, and its record in theory."""
 
 from collections.abc import Callable
 from inspect import signature

@@ -1,4 +1,4 @@
-"""The table of strategies: a newcomer adds a file of hooks, one line here, and its closed form in theory."""
+"""The table of strategies: a newcomer adds a file of hooks, one line here, and its record in theory."""
 
 from zero_emulator.strategies.base import Strategy
 from zero_emulator.strategies.ddp import DDP

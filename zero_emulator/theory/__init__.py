@@ -6,8 +6,9 @@ equal blocks the sums become the well-known multiples of f(N) Ψ with f(N) = (N 
 sources.
 """
 
+from zero_emulator.theory.claimed import CLAIMED, Claimed, is_sharded
 from zero_emulator.theory.due import Due, overhead
-from zero_emulator.theory.kept import KEPT_WHOLE, MOMENTS, Moments, is_sharded, persistent_bytes
+from zero_emulator.theory.kept import persistent_bytes
 from zero_emulator.theory.muon import muon_fetches, num_fetches
 from zero_emulator.theory.overhead import CHECK_BYTES, DIGEST_BYTES, VERSION_BYTES
 from zero_emulator.theory.peak import Held
@@ -23,33 +24,33 @@ from zero_emulator.theory.rings import (
 )
 from zero_emulator.theory.scratch import elementwise_scratch, muon_scratch
 from zero_emulator.theory.training import (
-    CLAIMS,
-    USES,
     KeepViews,
     Use,
     iteration_traffic,
     multiple,
     num_calls,
 )
+from zero_emulator.theory.updates import UPDATES, Moments, Updates, find_updates
 
 __all__ = [
     "CHECK_BYTES",
-    "CLAIMS",
+    "CLAIMED",
     "DIGEST_BYTES",
-    "KEPT_WHOLE",
-    "MOMENTS",
     "NOTHING",
     "RING",
-    "USES",
+    "UPDATES",
     "VERSION_BYTES",
+    "Claimed",
     "Due",
     "Flow",
     "Held",
     "KeepViews",
     "Moments",
     "Sizes",
+    "Updates",
     "Use",
     "elementwise_scratch",
+    "find_updates",
     "is_sharded",
     "iteration_traffic",
     "multiple",

@@ -4,40 +4,11 @@ Source: S. Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trilli
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from zero_emulator.precision import ITEMSIZE, Precision
+from zero_emulator.theory.claimed import is_sharded
 from zero_emulator.theory.rings import Sizes
-
-KEPT_WHOLE = {
-    "ddp": ("weight", "gradient", "master", "moment"),
-    "zero1": ("weight", "gradient"),
-    "zero2": ("weight",),
-    "zero3": (),
-}
-"""What each strategy keeps whole on every rank; the rest is kept as a block."""
-
-
-def is_sharded(strategy: str, kind: str) -> bool:
-    """Whether a rank keeps only its block of this kind of state."""
-    return kind not in KEPT_WHOLE[strategy]
-
-
-class Moments(NamedTuple):
-    """How many moments an optimizer keeps of a parameter in a matrix, and of any other."""
-
-    matrix: int
-    rest: int
-
-
-MOMENTS = {
-    "sgd": Moments(0, 0),
-    "sgd-momentum": Moments(1, 1),
-    "adam": Moments(2, 2),
-    "adamw": Moments(2, 2),
-    "muon": Moments(1, 2),
-}
-"""By optimizer; Muon leaves to AdamW what is no matrix."""
+from zero_emulator.theory.updates import Moments
 
 
 def persistent_bytes(

@@ -5,7 +5,7 @@ number that is computed in, of a weight on the wire, of a summed gradient and of
 """
 
 from zero_emulator.precision import ITEMSIZE, Precision
-from zero_emulator.theory.kept import is_sharded
+from zero_emulator.theory.claimed import is_sharded
 from zero_emulator.theory.rings import Sizes, ring_scratch
 
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from collectives.blocks import even_cut
 from zero_emulator.meter import Moment, Peak
 from zero_emulator.precision import ITEMSIZE, Precision
-from zero_emulator.theory.kept import is_sharded
+from zero_emulator.theory.claimed import is_sharded
 from zero_emulator.theory.overhead import SCALAR_BYTES
 from zero_emulator.theory.passing import compute_copy, full_gradient, gradient_casts, reduction
 from zero_emulator.theory.rings import Sizes, ring_scratch

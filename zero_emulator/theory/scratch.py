@@ -7,13 +7,10 @@ shorter side. Source: the iteration of Newton and Schulz as in K. Jordan, Muon, 
 
 from zero_emulator.pieces import PIECE
 
-PIECES = {"sgd": 1, "adam": 2, "adamw": 2, "muon": 2}
-"""Of what an optimizer updates element by element; Muon leaves that to AdamW."""
 
-
-def elementwise_scratch(optimizer: str, size: int) -> list[int]:
-    """Elements in use while ``size`` of them are updated."""
-    return [PIECES[optimizer] * min(PIECE, size)]
+def elementwise_scratch(pieces: int, size: int) -> list[int]:
+    """Elements in use while ``size`` of them are updated in so many pieces at once."""
+    return [pieces * min(PIECE, size)]
 
 
 def muon_scratch(shape: tuple[int, ...], own: int) -> list[int]:

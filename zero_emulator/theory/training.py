@@ -1,20 +1,13 @@
-"""Training traffic: which collectives each strategy calls in an iteration, and the bytes that they send.
+"""Training traffic: the bytes that the collectives of an iteration send, whichever strategy calls them."""
 
-Sources: S. Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, SC 2020;
-for plain data parallelism S. Li et al., PyTorch Distributed, VLDB 2020.
-"""
-
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from zero_emulator.precision import ITEMSIZE, Precision
 from zero_emulator.theory.muon import muon_fetches
 from zero_emulator.theory.rings import NOTHING, RING, Flow, Sizes
 
 KeepViews = Literal["none", "last", "all"]
-
-CLAIMS = {"ddp": 2, "zero1": 2, "zero2": 2, "zero3": 3}
-"""What each strategy is said to send, for many ranks and one micro-batch: so many times Ψ."""
+"""Whose gathered views stay from forward to backward: nobody's, the last layer's, everybody's."""
 
 
 class Use(NamedTuple):
@@ -26,46 +19,10 @@ class Use(NamedTuple):
     itemsize: int
     layers: slice = slice(None)
 
-
-def _ddp(m: int, keep_views: KeepViews, precision: Precision) -> tuple[Use, ...]:
-    """2 bg Ψ, an all-reduce, whatever M; reduced in another dtype of br bytes (br + bg) Ψ."""
-    reduce, kept = ITEMSIZE[precision.reduce], ITEMSIZE[precision.summed_gradient]
-    if precision.reduce == precision.summed_gradient:
-        return (Use("backward", "all_reduce", 1, reduce),)
-    return Use("backward", "reduce_scatter", 1, reduce), Use("update", "all_gather", 1, kept)
-
-
-def _zero1(m: int, keep_views: KeepViews, precision: Precision) -> tuple[Use, ...]:
-    """(bg + bw) Ψ, a reduce-scatter and an all-gather, whatever M."""
-    reduce, weight = ITEMSIZE[precision.reduce], ITEMSIZE[precision.weight_wire]
-    return Use("backward", "reduce_scatter", 1, reduce), Use("update", "all_gather", 1, weight)
-
-
-def _zero2(m: int, keep_views: KeepViews, precision: Precision) -> tuple[Use, ...]:
-    """(M bg + bw) Ψ, a reduce-scatter for each micro-batch."""
-    reduce, weight = ITEMSIZE[precision.reduce], ITEMSIZE[precision.weight_wire]
-    return Use("backward", "reduce_scatter", m, reduce), Use("update", "all_gather", 1, weight)
-
-
-def _zero3(m: int, keep_views: KeepViews, precision: Precision) -> tuple[Use, ...]:
-    """M (2 bw + bg) Ψ; M (bw + bg) Ψ with all views kept; the last layer's bw less with that one kept."""
-    reduce, weight = ITEMSIZE[precision.reduce], ITEMSIZE[precision.weight_wire]
-    regathered = {"none": slice(None), "last": slice(None, -1), "all": slice(0)}[keep_views]
-    return (
-        Use("forward", "all_gather", m, weight),
-        Use("backward", "all_gather", m, weight, regathered),
-        Use("backward", "reduce_scatter", m, reduce),
-    )
-
-
-USES: dict[str, Callable[[int, KeepViews, Precision], tuple[Use, ...]]] = {
-    "ddp": _ddp,
-    "zero1": _zero1,
-    "zero2": _zero2,
-    "zero3": _zero3,
-}
-"""By strategy, the collectives of an iteration with M micro-batches. The formulas in their docstrings are
-times f(N); bg and bw are the bytes of a gradient and of a weight on the wire."""
+    @property
+    def passes(self) -> int:
+        """How often its layers pass through a ring in an iteration: an all-reduce is two passes."""
+        return self.times * (2 if self.collective == "all_reduce" else 1)
 
 
 def iteration_traffic(
