@@ -8,7 +8,7 @@ from math import ceil
 from zero_emulator.parallel_degrees import ParallelDegrees
 from zero_emulator.precision import ITEMSIZE, Precision
 from zero_emulator.stages import Stage
-from zero_emulator.theory import UPDATES, is_sharded
+from zero_emulator.theory import CLAIMED, UPDATES, KeepViews, Use, is_sharded
 
 Bytes = Mapping[str, Fraction]
 
@@ -21,12 +21,16 @@ class Training:
     optimizer: str = "adam"
     micro_batches: int = 1
     prefetch: int = 0
-    keep_views: bool = False
+    keep_views: KeepViews = "none"
 
     def kept_a_parameter(self, matrix: bool) -> dict[str, int]:
         """Bytes kept for a parameter, by kind, before any sharding."""
         moments = UPDATES[self.optimizer].moments
         return self.precision.bytes_a_parameter(moments.matrix if matrix else moments.rest)
+
+    def uses(self, strategy: str) -> tuple[Use, ...]:
+        """The collectives of an iteration."""
+        return CLAIMED[strategy].uses(self.micro_batches, self.keep_views, self.precision)
 
 
 def kept_bytes(strategy: str, stage: Stage, degrees: ParallelDegrees, training: Training) -> Bytes:
@@ -45,13 +49,14 @@ def kept_bytes(strategy: str, stage: Stage, degrees: ParallelDegrees, training: 
 def passing_bytes(strategy: str, stage: Stage, training: Training) -> Bytes:
     """What a rank holds for a moment in the backward pass of its largest layer, by kind.
 
-    Sharded weights: the gathered view, and those of ``prefetch`` more layers, or all if views are kept.
+    Sharded weights: the gathered view, and those of ``prefetch`` more layers, or all if all are kept; the
+    last layer's, if that alone is kept, is dropped by then or is that view itself.
     Sharded gradients: the layer's own, whole, until it is reduced. And a copy of the layer in the compute
     dtype, if weights are narrower.
     """
     precision, largest = training.precision, stage.largest_layer
     views = stage.num_params
-    if not training.keep_views:
+    if training.keep_views != "all":
         views = min(views, (1 + training.prefetch) * largest)
     passing = {}
     if is_sharded(strategy, "weight"):

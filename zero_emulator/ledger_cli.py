@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import click
 
@@ -19,7 +19,7 @@ from zero_emulator.ranks import DEFAULT_RANKS
 from zero_emulator.safetensors_model import read_model
 from zero_emulator.shapes import Model
 from zero_emulator.stages import stage_of_count, stages_of
-from zero_emulator.theory import UPDATES
+from zero_emulator.theory import UPDATES, KeepViews
 from zero_emulator.units import parse_bytes, parse_params
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -42,7 +42,7 @@ OPTIONS = (
     click.option("--optimizer", type=click.Choice(list(UPDATES)), default="adam"),
     click.option("--micro-batches", type=DEGREE, default=1, help="Gradients that add up to an iteration's."),
     click.option("--prefetch", type=click.IntRange(min=0), default=0, help="Gathers ahead (zero3)."),
-    click.option("--keep-views", type=click.Choice(["none", "all"]), default="none",
+    click.option("--keep-views", type=click.Choice(get_args(KeepViews)), default="none",
                  help="Views that stay from forward to backward (zero3)."),
     click.option("--device-memory", callback=parsed(parse_bytes), help="Of one rank: 80GB, 80GiB."),
     click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else."),
@@ -84,7 +84,7 @@ def _describe(
     optimizer: str,
     micro_batches: int,
     prefetch: int,
-    keep_views: str,
+    keep_views: KeepViews,
     device_memory: int | None,
 ) -> Described:
     """What was asked for; ValueError or OSError for what cannot be worked out."""
@@ -100,7 +100,7 @@ def _describe(
         optimizer,
         micro_batches,
         prefetch,
-        keep_views == "all",
+        keep_views,
     )
     degrees = ParallelDegrees(ranks, tensor_parallel, pipeline, expert)
     if params is not None:

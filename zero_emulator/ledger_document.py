@@ -51,7 +51,7 @@ def ledger_document(described: Described) -> Json:
         "optimizer": training.optimizer,
         "micro_batches": training.micro_batches,
         "prefetch": training.prefetch,
-        "keep_views": "all" if training.keep_views else "none",
+        "keep_views": training.keep_views,
         "device_memory": described.memory,
         "rows": [_row(row, described) for row in ledger_rows(described.stages, degrees, training)],
     }
@@ -72,7 +72,7 @@ def _row(row: Row, described: Described) -> Json:
         "persistent": _total(fullest.persistent, whole_bytes(fullest.kept)),
         "peak": _peak(row.highest),
         "claim": f"{CLAIMED[row.strategy].claim}Ψ",
-        "sent": {"formula": row.coefficient.formula, "bytes": ceil(fullest.sent)},
+        "sent": {"formula": row.sent_formula, "bytes": ceil(fullest.sent)},
         "fits": _fits(row, described),
     }
 

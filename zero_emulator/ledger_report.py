@@ -96,6 +96,8 @@ def _notes(document: Json) -> list[str]:
             f"in {document['compute']}; without activations"
         )
     optimizer = document["optimizer"]
+    if document["keep_views"] == "last":
+        notes.append("last: the parameters of a stage's last layer, whose view stays; (Ψ - last) is the rest")
     if UPDATES[optimizer].whole_matrices:
         which = (
             "matrices of the blocks" if _has_peak(document) else "all parameters are taken for matrices: they"

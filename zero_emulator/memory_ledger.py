@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from zero_emulator.held_bytes import Bytes, Training, kept_bytes, passing_bytes
-from zero_emulator.nominal import Coefficient, sent_a_parameter, share_sent
+from zero_emulator.nominal import sent_bytes, sent_formula
 from zero_emulator.parallel_degrees import ParallelDegrees
 from zero_emulator.stages import Stage
 from zero_emulator.theory import CLAIMED
@@ -35,44 +35,36 @@ class RankBytes:
 
 @dataclass(frozen=True)
 class Row:
-    """One strategy: the rank that keeps most, the one that ever holds most, and what a parameter costs."""
+    """One strategy: the rank that keeps most, the one that ever holds most, and what is sent as a formula."""
 
     strategy: str
     fullest: RankBytes
     highest: RankBytes
     """The fullest once more where shapes, and with them peaks, are not known."""
-    coefficient: Coefficient
+    sent_formula: str
 
 
 def ledger_rows(stages: Sequence[Stage], degrees: ParallelDegrees, training: Training) -> tuple[Row, ...]:
-    """A row a strategy."""
+    """What each strategy keeps, holds and sends on the fullest of the pipeline stages' ranks, in table order.
+
+    ValueError if views of the last layer are kept, and the stages do not know their layers.
+    """
     return tuple(_row(strategy, stages, degrees, training) for strategy in CLAIMED)
 
 
 def _row(strategy: str, stages: Sequence[Stage], degrees: ParallelDegrees, training: Training) -> Row:
-    coefficient = sent_a_parameter(
-        strategy, training.precision, training.micro_batches, keep_views=training.keep_views
-    )
+    uses = training.uses(strategy)
     ranks = [
         RankBytes(
             number,
             stage.num_params,
             kept_bytes(strategy, stage, degrees, training),
             passing_bytes(strategy, stage, training) if stage.layers else None,
-            _sent(stage, degrees, coefficient),
+            sent_bytes(uses, stage, degrees),
         )
         for number, stage in enumerate(stages)
     ]
     fullest = max(ranks, key=lambda rank: rank.persistent)
-    return Row(strategy, fullest, max(ranks, key=lambda rank: rank.peak or rank.persistent), coefficient)
-
-
-def _sent(stage: Stage, degrees: ParallelDegrees, coefficient: Coefficient) -> Fraction:
-    """An expert's gradients and weights travel among the copies of that expert only."""
-    return sum(
-        (
-            share_sent(degrees.copies(group.expert)) * count * coefficient.size
-            for group, count in stage.groups.items()
-        ),
-        Fraction(0),
+    return Row(
+        strategy, fullest, max(ranks, key=lambda rank: rank.peak or rank.persistent), sent_formula(uses)
     )

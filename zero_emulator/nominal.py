@@ -1,29 +1,23 @@
-"""Traffic of an iteration in closed form for equal blocks: what a rank sends is f(N) Ψ times so many bytes.
+"""Traffic of an iteration for equal blocks: a rank sends f(N) of what takes part in each pass of a ring.
 
-f(N) = (N - 1) / N is what one ring reduce-scatter or all-gather of a byte a parameter sends. Per parameter,
-with bw bytes of a weight and bg of a gradient on the wire, br of a gradient that is reduced in another dtype,
-and M micro-batches:
+f(N) = (N - 1) / N for one ring reduce-scatter or all-gather. Which of them a strategy makes, in which dtypes,
+is not said again here: ``theory/claimed.py`` gives the uses, for runs and for ledgers alike.
 
-    ddp     br + bg                 once, whatever M
-    zero1   br + bw                 once, whatever M
-    zero2   M br + bw               gradients are shards, so each micro-batch is reduced
-    zero3   M (2 bw + br)           M (bw + br) with views kept from forward to backward
-
-Sources: S. Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, SC 2020;
-P. Patarasuk and X. Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations, JPDC 2009.
+Source: P. Patarasuk and X. Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations, JPDC
+2009.
 """
 
+from collections import Counter
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import NamedTuple
+from math import gcd
 
-from zero_emulator.precision import ITEMSIZE, Precision
+from zero_emulator.parallel_degrees import ParallelDegrees
+from zero_emulator.stages import Stage
+from zero_emulator.theory import PASSES, Use
 
-
-class Coefficient(NamedTuple):
-    """Bytes that a parameter adds to what is sent, before f(N), and how they come about."""
-
-    size: int
-    formula: str
+TAKING_PART = ((slice(None), "Ψ"), (slice(None, -1), "(Ψ - last)"))
+"""The layers that take part in a use, and what a formula calls their parameters."""
 
 
 def share_sent(copies: int) -> Fraction:
@@ -31,23 +25,43 @@ def share_sent(copies: int) -> Fraction:
     return Fraction(copies - 1, copies)
 
 
-def sent_a_parameter(
-    strategy: str, precision: Precision, micro_batches: int, *, keep_views: bool = False
-) -> Coefficient:
-    """What one parameter costs in an iteration: bytes sent = f(N) Ψ size."""
-    gradient, weight = ITEMSIZE[precision.summed_gradient], ITEMSIZE[precision.weight_wire]
-    reduce, m = ITEMSIZE[precision.reduce], micro_batches
-    if strategy == "ddp":
-        return Coefficient(reduce + gradient, f"f ({reduce} + {gradient}) Ψ")
-    if strategy == "zero1":
-        return Coefficient(reduce + weight, f"f ({reduce} + {weight}) Ψ")
-    if strategy == "zero2":
-        return Coefficient(m * reduce + weight, f"f ({_times(m)}{reduce} + {weight}) Ψ")
-    assert strategy == "zero3", f"no closed form for {strategy}"
-    if keep_views:
-        return Coefficient(m * (weight + reduce), f"{_times(m)}f ({weight} + {reduce}) Ψ")
-    return Coefficient(m * (2 * weight + reduce), f"{_times(m)}f (2·{weight} + {reduce}) Ψ")
+def sent_bytes(uses: Sequence[Use], stage: Stage, degrees: ParallelDegrees) -> Fraction:
+    """Bytes that a rank of this stage sends in an iteration.
+
+    An expert's gradients and weights travel among the copies of that expert only. ValueError if a use is of
+    some layers, and the stage does not know which parameters those have.
+    """
+    sent = Fraction(0)
+    for use in uses:
+        for group, count in stage.groups_in(use.layers).items():
+            sent += share_sent(degrees.copies(group.expert)) * count * use.passes * use.itemsize
+    return sent
 
 
-def _times(micro_batches: int) -> str:
-    return "" if micro_batches == 1 else f"{micro_batches}·"
+def sent_formula(uses: Sequence[Use]) -> str:
+    """Bytes that are sent in an iteration as a formula, Ψ being parameters and last those of the last layer.
+
+    >>> sent_formula([Use("forward", "all_gather", 3, 2), Use("backward", "reduce_scatter", 3, 4)])
+    '3·f (2 + 4) Ψ'
+    """
+    parts = []
+    for layers, parameters in TAKING_PART:
+        taking_part = [use for use in uses if use.layers == layers]
+        if taking_part:
+            parts.append(f"{_bytes_a_parameter(taking_part)} {parameters}")
+    return " + ".join(parts)
+
+
+def _bytes_a_parameter(uses: Sequence[Use]) -> str:
+    """``3·f (2·2 + 4)``: a number for each kind of pass, and before f what they have in common."""
+    passes: Counter[tuple[str, int]] = Counter()
+    for use in uses:
+        for kind in PASSES[use.collective]:
+            passes[kind, use.itemsize] += use.times
+    common = gcd(*passes.values())
+    terms = [f"{_times(times // common)}{itemsize}" for (_, itemsize), times in passes.items()]
+    return f"{_times(common)}f " + (f"({' + '.join(terms)})" if len(terms) > 1 else terms[0])
+
+
+def _times(number: int) -> str:
+    return "" if number == 1 else f"{number}·"

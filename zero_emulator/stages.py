@@ -1,6 +1,6 @@
 """What one rank computes with, in parameters, before anything is sharded."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
@@ -41,6 +41,17 @@ class Stage:
     def largest_layer(self) -> Fraction:
         """Parameters of the layer that has most; the shapes must be known."""
         return max(sum(layer.values(), Fraction(0)) for layer in self.layers)
+
+    def groups_in(self, layers: slice) -> Counts:
+        """Parameters of some of the layers by group; ValueError where only their sum over all is known."""
+        if layers == slice(None):
+            return self.groups
+        if not self.layers and layers != slice(0):
+            raise ValueError(
+                f"which of {float(self.num_params):.0f} parameters are in the last layer is not known: give "
+                "--config or --safetensors, or keep no view or all"
+            )
+        return _summed(self.layers[layers])
 
 
 def stage_of_count(num_params: int, num_expert_params: int, degrees: ParallelDegrees) -> Stage:
@@ -91,11 +102,16 @@ def stages_of(model: Model, degrees: ParallelDegrees) -> tuple[Stage, ...]:
 
 def _stage(layers: tuple[ModelLayer, ...], degrees: ParallelDegrees) -> Stage:
     counts = tuple(_layer_counts(layer, degrees) for layer in layers if layer.tensors)
+    return Stage(_summed(counts), counts)
+
+
+def _summed(layers: Sequence[Counts]) -> Counts:
+    """The parameters of all these layers by group."""
     groups: dict[Group, Fraction] = {}
-    for layer in counts:
+    for layer in layers:
         for group, count in layer.items():
             groups[group] = groups.get(group, Fraction(0)) + count
-    return Stage(groups, counts)
+    return groups
 
 
 def _layer_counts(layer: ModelLayer, degrees: ParallelDegrees) -> Counts:

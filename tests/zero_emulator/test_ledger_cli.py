@@ -110,6 +110,16 @@ def test_gradients_in_more_micro_batches_cost_sharded_strategies_more(ledger: An
     assert rows["zero3"]["sent"] == {"formula": "4·f (2 + 2) Ψ", "bytes": 96 * 10**9}
 
 
+def test_a_last_layer_that_stays_is_gathered_once_less(ledger: Any) -> None:
+    """Llama-2-7B ends in a norm and a head of 4096 + 4096 · 32000 parameters."""
+    every, last = (
+        rows_of(ledger(f"--config llama.json --keep-views {which} --json"))["zero3"]["sent"]
+        for which in ("none", "last")
+    )
+    assert every["bytes"] - last["bytes"] == 2 * (4096 + 4096 * 32000) * 3 // 4
+    assert last["formula"] == "f (2 + 2) Ψ + f 2 (Ψ - last)"
+
+
 def test_muon_shows_matrices_and_the_rest_apart(ledger: Any) -> None:
     code, out, _ = ledger("--config llama.json --optimizer muon")
     assert code == 0
@@ -146,6 +156,7 @@ def test_a_header_is_enough_of_the_weights(ledger: Any) -> None:
         ),
         ("--params 8e9 --ranks 8 --expert 2", "give --expert-params, --config or --safetensors"),
         ("--params 8 --expert-params 9", "9 expert parameters of 8"),
+        ("--params 8 --keep-views last", "which of 8 parameters are in the last layer is not known: give"),
         ("--params 8e9 --precision fp8", "'fp8' is not one of"),
         ("--config gone.json", "gone.json is no file: give a model's config.json"),
         ("--config bloom.json", "model_type 'bloom' is not counted here, only deepseek_v2"),

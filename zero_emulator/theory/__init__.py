@@ -14,6 +14,7 @@ from zero_emulator.theory.overhead import CHECK_BYTES, DIGEST_BYTES, VERSION_BYT
 from zero_emulator.theory.peak import Held
 from zero_emulator.theory.rings import (
     NOTHING,
+    PASSES,
     RING,
     Flow,
     Sizes,
@@ -37,6 +38,7 @@ __all__ = [
     "CLAIMED",
     "DIGEST_BYTES",
     "NOTHING",
+    "PASSES",
     "RING",
     "UPDATES",
     "VERSION_BYTES",

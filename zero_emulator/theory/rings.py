@@ -61,6 +61,13 @@ def ring_scratch(collective: str, sizes: Sizes, rank: int, *, in_place: bool) ->
     return max(passed_on[::2], default=0) + max(passed_on[1::2], default=0)
 
 
+PASSES = {
+    "all_gather": ("all_gather",),
+    "reduce_scatter": ("reduce_scatter",),
+    "all_reduce": ("reduce_scatter", "all_gather"),
+}
+"""The passes of a ring that a collective consists of: in each a rank sends all blocks but one."""
+
 RING: dict[str, Callable[[Sizes, int], Flow]] = {
     "all_gather": ring_all_gather,
     "reduce_scatter": ring_reduce_scatter,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from zero_emulator.theory.muon import muon_fetches
-from zero_emulator.theory.rings import NOTHING, RING, Flow, Sizes
+from zero_emulator.theory.rings import NOTHING, PASSES, RING, Flow, Sizes
 
 KeepViews = Literal["none", "last", "all"]
 """Whose gathered views stay from forward to backward: nobody's, the last layer's, everybody's."""
@@ -21,8 +21,8 @@ class Use(NamedTuple):
 
     @property
     def passes(self) -> int:
-        """How often its layers pass through a ring in an iteration: an all-reduce is two passes."""
-        return self.times * (2 if self.collective == "all_reduce" else 1)
+        """How often its layers pass through a ring in an iteration."""
+        return self.times * len(PASSES[self.collective])
 
 
 def iteration_traffic(
