@@ -17,19 +17,19 @@ def fewest_ranks(
     training: Training,
     memory: int,
     *,
-    with_peak: bool,
+    with_a_layer: bool,
 ) -> int | None:
     """The smallest world on which every pipeline stage fits into ``memory`` bytes; None if none is enough.
 
     Tensor, pipeline and expert degrees stay; the sharding degree grows.
     """
-    copies = [_fewest_copies(strategy, stage, degrees, training, memory, with_peak) for stage in stages]
+    copies = [_fewest_copies(strategy, stage, degrees, training, memory, with_a_layer) for stage in stages]
     known = [number for number in copies if number is not None]
     return max(known) * degrees.model_ranks if len(known) == len(copies) else None
 
 
 def _fewest_copies(
-    strategy: str, stage: Stage, degrees: ParallelDegrees, training: Training, memory: int, with_peak: bool
+    strategy: str, stage: Stage, degrees: ParallelDegrees, training: Training, memory: int, with_a_layer: bool
 ) -> int | None:
     """Of dense weights. whole + sharded/N is to be at most memory: N is at least sharded/(memory - whole).
 
@@ -42,7 +42,7 @@ def _fewest_copies(
                 sharded += count * size * (degrees.expert if group.expert else 1)
             else:
                 whole += count * size
-    if with_peak:
+    if with_a_layer:
         whole += sum(passing_bytes(strategy, stage, training).values())
     room = memory - whole
     if room < 0 or (sharded and not room):

@@ -47,12 +47,13 @@ def kept_bytes(strategy: str, stage: Stage, degrees: ParallelDegrees, training: 
 
 
 def passing_bytes(strategy: str, stage: Stage, training: Training) -> Bytes:
-    """What a rank holds for a moment in the backward pass of its largest layer, by kind.
+    """Bytes that a rank holds for a moment in the backward pass of its largest layer, by the meter's kinds.
 
     Sharded weights: the gathered view, and those of ``prefetch`` more layers, or all if all are kept; the
     last layer's, if that alone is kept, is dropped by then or is that view itself.
     Sharded gradients: the layer's own, whole, until it is reduced. And a copy of the layer in the compute
-    dtype, if weights are narrower.
+    dtype, if weights are narrower. Not all of a run's peak: without activations, what rings work in and the
+    optimizer's scratch, which the shapes of layers do not tell.
     """
     precision, largest = training.precision, stage.largest_layer
     views = stage.num_params
@@ -60,11 +61,11 @@ def passing_bytes(strategy: str, stage: Stage, training: Training) -> Bytes:
         views = min(views, (1 + training.prefetch) * largest)
     passing = {}
     if is_sharded(strategy, "weight"):
-        passing["views"] = views * ITEMSIZE[precision.weight_wire]
+        passing["view"] = views * ITEMSIZE[precision.weight_wire]
     if ITEMSIZE[precision.compute] > ITEMSIZE[precision.weight]:
-        passing["compute"] = largest * ITEMSIZE[precision.compute]
+        passing["compute copy"] = largest * ITEMSIZE[precision.compute]
     if is_sharded(strategy, "gradient"):
-        passing["gradient"] = largest * ITEMSIZE[precision.gradient]
+        passing["buffer"] = largest * ITEMSIZE[precision.gradient]
     return passing
 
 

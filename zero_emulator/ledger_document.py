@@ -14,7 +14,7 @@ from zero_emulator.theory import CLAIMED
 
 Json = dict[str, Any]
 
-LEDGER_SCHEMA = "zero-emulator/ledger/1"
+LEDGER_SCHEMA = "zero-emulator/ledger/2"
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def _row(row: Row, described: Described) -> Json:
             "value": float(fullest.persistent / fullest.num_params),
         },
         "persistent": _total(fullest.persistent, whole_bytes(fullest.kept)),
-        "peak": _peak(row.highest),
+        "with_a_layer": _with_a_layer(row.highest),
         "claim": f"{CLAIMED[row.strategy].claim}Ψ",
         "sent": {"formula": row.sent_formula, "bytes": ceil(fullest.sent)},
         "fits": _fits(row, described),
@@ -81,11 +81,11 @@ def _total(size: Fraction, by_kind: dict[str, int]) -> Json:
     return {"total": ceil(size), "by_kind": by_kind}
 
 
-def _peak(rank: RankBytes) -> Json | None:
-    if rank.peak is None or rank.passing is None:
+def _with_a_layer(rank: RankBytes) -> Json | None:
+    if rank.with_a_layer is None or rank.passing is None:
         return None
     by_kind = whole_bytes({"persistent": rank.persistent, **rank.passing})
-    return {"pipeline_stage": rank.pipeline_stage, **_total(rank.peak, by_kind)}
+    return {"pipeline_stage": rank.pipeline_stage, **_total(rank.with_a_layer, by_kind)}
 
 
 def _fits(row: Row, described: Described) -> Json | None:
@@ -96,12 +96,12 @@ def _fits(row: Row, described: Described) -> Json | None:
     asked = (row.strategy, described.stages, described.degrees, described.training, memory)
     kept = {
         "persistent": row.fullest.persistent <= memory,
-        "fewest_ranks": fewest_ranks(*asked, with_peak=False),
+        "fewest_ranks": fewest_ranks(*asked, with_a_layer=False),
     }
-    if row.highest.peak is None:
-        return {**kept, "peak": None, "fewest_ranks_with_peak": None}
+    if row.highest.with_a_layer is None:
+        return {**kept, "with_a_layer": None, "fewest_ranks_with_a_layer": None}
     return {
         **kept,
-        "peak": row.highest.peak <= memory,
-        "fewest_ranks_with_peak": fewest_ranks(*asked, with_peak=True),
+        "with_a_layer": row.highest.with_a_layer <= memory,
+        "fewest_ranks_with_a_layer": fewest_ranks(*asked, with_a_layer=True),
     }

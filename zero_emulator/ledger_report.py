@@ -10,7 +10,15 @@ from zero_emulator.units import format_gb, format_gib
 Json = dict[str, Any]
 Column = tuple[str, Callable[[Json], str]]
 
-RIGHT = {"persistent GB", "GiB", "B/param", "sent bytes", "peak GB", "fewest ranks", "with peak"}
+RIGHT = {
+    "persistent GB",
+    "GiB",
+    "B/param",
+    "sent bytes",
+    "with a layer GB",
+    "fewest ranks",
+    "ranks with a layer",
+}
 """Numbers stand flush right."""
 
 
@@ -25,7 +33,7 @@ def describe_ledger(document: Json) -> str:
         ("claim", lambda row: str(row["claim"])),
         ("exactly", lambda row: str(row["sent"]["formula"])),
         ("sent bytes", lambda row: str(row["sent"]["bytes"])),
-        *_peak_columns(document),
+        *_layer_columns(document),
         *_memory_columns(document),
     ]
     head = [name for name, _ in columns]
@@ -34,12 +42,16 @@ def describe_ledger(document: Json) -> str:
     return "\n".join([*_asked(document), table, *_notes(document)])
 
 
-def _has_peak(document: Json) -> bool:
-    return document["rows"][0]["peak"] is not None
+def _has_shapes(document: Json) -> bool:
+    return document["rows"][0]["with_a_layer"] is not None
 
 
-def _peak_columns(document: Json) -> list[Column]:
-    return [("peak GB", lambda row: format_gb(row["peak"]["total"]))] if _has_peak(document) else []
+def _layer_columns(document: Json) -> list[Column]:
+    return (
+        [("with a layer GB", lambda row: format_gb(row["with_a_layer"]["total"]))]
+        if _has_shapes(document)
+        else []
+    )
 
 
 def _memory_columns(document: Json) -> list[Column]:
@@ -49,12 +61,12 @@ def _memory_columns(document: Json) -> list[Column]:
         ("fits", lambda row: "yes" if row["fits"]["persistent"] else "no"),
         ("fewest ranks", lambda row: _ranks(row["fits"]["fewest_ranks"])),
     ]
-    if not _has_peak(document):
+    if not _has_shapes(document):
         return persistent
     return [
         *persistent,
-        ("peak fits", lambda row: "yes" if row["fits"]["peak"] else "no"),
-        ("with peak", lambda row: _ranks(row["fits"]["fewest_ranks_with_peak"])),
+        ("fits with a layer", lambda row: "yes" if row["fits"]["with_a_layer"] else "no"),
+        ("ranks with a layer", lambda row: _ranks(row["fits"]["fewest_ranks_with_a_layer"])),
     ]
 
 
@@ -76,6 +88,11 @@ def _asked(document: Json) -> list[str]:
         most = max(row["rank_params"] for row in document["rows"])
         split = ", ".join(f"{name.replace('_', ' ')} {degree}" for name, degree in degrees.items())
         lines.append(f"{split}: {most} parameters on the fullest rank, before sharding")
+    if _has_shapes(document):
+        lines.append(
+            f"with a layer: the largest in its backward pass, {document['prefetch']} prefetched, computed in "
+            f"{document['compute']}; without activations, so a run's peak is higher"
+        )
     return lines
 
 
@@ -88,19 +105,16 @@ def _notes(document: Json) -> list[str]:
     ]
     if document["device_memory"] is not None:
         notes.append(f"fits: into {format_gb(document['device_memory'])} GB; activations need room, too")
-    if not _has_peak(document):
-        notes.append("a peak needs the shapes of the layers: give --config or --safetensors")
-    else:
-        notes.append(
-            f"peak: with the largest layer in its backward pass, {document['prefetch']} prefetched, computed "
-            f"in {document['compute']}; without activations"
-        )
+    if not _has_shapes(document):
+        notes.append("what a layer in use adds needs the layers' shapes: give --config or --safetensors")
     optimizer = document["optimizer"]
     if document["keep_views"] == "last":
         notes.append("last: the parameters of a stage's last layer, whose view stays; (Ψ - last) is the rest")
     if UPDATES[optimizer].whole_matrices:
         which = (
-            "matrices of the blocks" if _has_peak(document) else "all parameters are taken for matrices: they"
+            "matrices of the blocks"
+            if _has_shapes(document)
+            else "all parameters are taken for matrices: they"
         )
         notes.append(f"{optimizer}: {which} have one moment; what gathering them sends is not included")
     return notes

@@ -29,18 +29,19 @@ class RankBytes:
         return sum(self.kept.values(), Fraction(0))
 
     @property
-    def peak(self) -> Fraction | None:
+    def with_a_layer(self) -> Fraction | None:
+        """What is kept and passing: a run's peak, but for activations, rings and optimizer scratch."""
         return None if self.passing is None else self.persistent + sum(self.passing.values())
 
 
 @dataclass(frozen=True)
 class Row:
-    """One strategy: the rank that keeps most, the one that ever holds most, and what is sent as a formula."""
+    """One strategy: the rank that keeps most, and the one that holds most with a layer in use."""
 
     strategy: str
     fullest: RankBytes
     highest: RankBytes
-    """The fullest once more where shapes, and with them peaks, are not known."""
+    """The fullest once more where shapes are not known, and so not what a layer adds."""
     sent_formula: str
 
 
@@ -65,6 +66,5 @@ def _row(strategy: str, stages: Sequence[Stage], degrees: ParallelDegrees, train
         for number, stage in enumerate(stages)
     ]
     fullest = max(ranks, key=lambda rank: rank.persistent)
-    return Row(
-        strategy, fullest, max(ranks, key=lambda rank: rank.peak or rank.persistent), sent_formula(uses)
-    )
+    highest = max(ranks, key=lambda rank: rank.with_a_layer or rank.persistent)
+    return Row(strategy, fullest, highest, sent_formula(uses))

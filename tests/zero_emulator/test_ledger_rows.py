@@ -195,7 +195,7 @@ def test_muon_keeps_one_moment_of_the_matrices_and_two_of_the_rest() -> None:
     assert rows[0].fullest.kept["moment"] == 4 * (64 + 128) + 8 * (80 + 8 + 8)
 
 
-def test_the_peak_is_what_one_layer_brings_with_it() -> None:
+def test_what_a_layer_in_use_adds_is_of_the_kinds_that_the_meter_has() -> None:
     """The largest layer of the toy has 200 parameters; BF16 weights are computed with in FP32."""
     degrees = ParallelDegrees(2)
     training = Training(BF16, prefetch=1)
@@ -203,10 +203,10 @@ def test_the_peak_is_what_one_layer_brings_with_it() -> None:
         row.strategy: row.highest.passing for row in ledger_rows(stages_of(toy(), degrees), degrees, training)
     }
     assert passing == {
-        "ddp": {"compute": 800},
-        "zero1": {"compute": 800},
-        "zero2": {"compute": 800, "gradient": 400},
-        "zero3": {"views": 2 * 400, "compute": 800, "gradient": 400},
+        "ddp": {"compute copy": 800},
+        "zero1": {"compute copy": 800},
+        "zero2": {"compute copy": 800, "buffer": 400},
+        "zero3": {"view": 2 * 400, "compute copy": 800, "buffer": 400},
     }
 
 
@@ -215,13 +215,13 @@ def test_views_are_never_more_than_the_model() -> None:
     for training in (Training(BF16, prefetch=99), Training(BF16, keep_views="all")):
         zero3 = ledger_rows(stages_of(toy(), degrees), degrees, training)[-1]
         assert zero3.highest.passing is not None
-        assert zero3.highest.passing["views"] == 2 * toy().num_params
+        assert zero3.highest.passing["view"] == 2 * toy().num_params
 
 
-def test_without_shapes_there_is_no_peak() -> None:
+def test_without_shapes_nothing_is_known_of_a_layer_in_use() -> None:
     degrees = ParallelDegrees(2)
     rows = ledger_rows([stage_of_count(8, 0, degrees)], degrees, Training(BF16))
-    assert [row.highest.peak for row in rows] == [None] * 4
+    assert [row.highest.with_a_layer for row in rows] == [None] * 4
 
 
 QUICK = settings(max_examples=25, phases=[Phase.generate, Phase.shrink])
@@ -252,11 +252,11 @@ def test_more_ranks_never_keep_more_and_each_stage_keeps_no_more_than_the_one_be
     few, many = (ledger_rows(stages_of(toy(), each), each, training) for each in (degrees, more))
     for row, beside in zip(few, many, strict=True):
         assert beside.fullest.persistent <= row.fullest.persistent
-        assert row.fullest.peak is not None
-        assert row.highest.peak is not None
-        assert row.fullest.persistent <= row.fullest.peak <= row.highest.peak
-        assert beside.highest.peak is not None
-        assert beside.highest.peak <= row.highest.peak
+        assert row.fullest.with_a_layer is not None
+        assert row.highest.with_a_layer is not None
+        assert row.fullest.persistent <= row.fullest.with_a_layer <= row.highest.with_a_layer
+        assert beside.highest.with_a_layer is not None
+        assert beside.highest.with_a_layer <= row.highest.with_a_layer
     kept = [row.fullest.persistent for row in few]
     assert kept == sorted(kept, reverse=True)
 
@@ -290,28 +290,28 @@ def test_kinds_in_whole_bytes_add_up_to_the_whole(parts: list[Fraction]) -> None
     degrees=DEGREES,
     training=TRAININGS,
     memory=st.integers(1, 20_000),
-    with_peak=st.booleans(),
+    with_a_layer=st.booleans(),
     bare=st.booleans(),
 )
 def test_the_fewest_ranks_fit_and_one_copy_less_does_not(
-    degrees: ParallelDegrees, training: Training, memory: int, with_peak: bool, bare: bool
+    degrees: ParallelDegrees, training: Training, memory: int, with_a_layer: bool, bare: bool
 ) -> None:
     def stages(each: ParallelDegrees) -> Any:
         return [stage_of_count(1001, 700, each)] if bare else stages_of(toy(), each)
 
-    with_peak = with_peak and not bare
+    with_a_layer = with_a_layer and not bare
     if bare:  # which parameters the last layer has is not known
         training = replace(training, keep_views="none")
 
     def fits(strategy: str, ranks: int) -> bool:
         each = ParallelDegrees(ranks, degrees.tensor, degrees.pipeline, degrees.expert)
         row = {row.strategy: row for row in ledger_rows(stages(each), each, training)}[strategy]
-        held = row.highest.peak if with_peak else row.fullest.persistent
+        held = row.highest.with_a_layer if with_a_layer else row.fullest.persistent
         assert held is not None
         return held <= memory
 
     for strategy in CLAIMED:
-        fewest = fewest_ranks(strategy, stages(degrees), degrees, training, memory, with_peak=with_peak)
+        fewest = fewest_ranks(strategy, stages(degrees), degrees, training, memory, with_a_layer=with_a_layer)
         if fewest is None:
             assert not fits(strategy, 10**6 * degrees.least_ranks)
         else:
@@ -323,7 +323,7 @@ def test_the_fewest_ranks_are_found_exactly_not_by_doubling() -> None:
     stage = [stage_of_count(8 * GB, 0, ParallelDegrees(4))]
 
     def fewest(strategy: str, memory: int) -> int | None:
-        return fewest_ranks(strategy, stage, ParallelDegrees(4), Training(BF16), memory, with_peak=False)
+        return fewest_ranks(strategy, stage, ParallelDegrees(4), Training(BF16), memory, with_a_layer=False)
 
     assert [fewest(strategy, 80 * GB) for strategy in CLAIMED] == [None, 2, 2, 2]
     assert [fewest(strategy, 24 * GB) for strategy in CLAIMED] == [None, None, 14, 6]
