@@ -58,9 +58,13 @@ class Precision:
         self, *, gradient: str | None = None, reduce: str | None = None, weight_wire: str | None = None
     ) -> "Precision":
         """The policy with single settings replaced; a new gradient dtype is reduced in, too, unless told."""
-        changes = {"gradient": gradient, "reduce": reduce or gradient, "weight_wire": weight_wire}
-        given = {role: dtype for role, dtype in changes.items() if dtype is not None}
-        return replace(self, **given) if given else self  # type: ignore[arg-type]
+        reduce = gradient if reduce is None else reduce
+        return replace(
+            self,
+            gradient=self.gradient if gradient is None else gradient,
+            reduce=self.reduce if reduce is None else reduce,
+            weight_wire=self.weight_wire if weight_wire is None else weight_wire,
+        )
 
     @property
     def summed_gradient(self) -> str:

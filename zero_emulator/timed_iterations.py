@@ -1,7 +1,8 @@
 """Single iterations to be timed: with any strategy, with its communication taken out, and serially."""
 
 import time
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,37 +36,61 @@ class Size(NamedTuple):
         return build_mlp((self.width,) * self.num_layers + (NUM_CLASSES,))
 
 
+class Seconds:
+    """Time spent inside ``with``, added up since the last ``reset``."""
+
+    def __init__(self) -> None:
+        self.spent = self._start = 0.0
+
+    def reset(self) -> None:
+        self.spent = 0.0
+
+    def __enter__(self) -> None:
+        self._start = time.perf_counter()
+
+    def __exit__(self, *error: object) -> None:
+        self.spent += time.perf_counter() - self._start
+
+
+@dataclass(frozen=True)
+class TimedAdam(Adam):
+    """Adam, and the ``seconds`` that its updates take."""
+
+    seconds: Seconds = field(default_factory=Seconds)
+
+    def update(self, *arguments: Any, **options: Any) -> None:
+        with self.seconds:
+            super().update(*arguments, **options)
+
+
 class TimedIteration:
-    """A training iteration, with the time that it waits and updates."""
+    """A training iteration, with the seconds that it waits and updates; ``silent``, with nothing to train on.
+
+    Then training sends no message, and calls are not compared. Ranks still tell each other their versions.
+    """
 
     def __init__(self, strategy: str, size: Size, transport: Transport, *, silent: bool = False) -> None:
-        self.watch = StopwatchTransport(MuteTransport(transport) if silent else transport)
+        if silent:
+            transport = MuteTransport(transport, kinds=("training",))
+        self.watch = StopwatchTransport(transport)
         self.ledger = Ledger()
-        comm = Communicator(MeteredTransport(self.watch, self.ledger))
+        comm = Communicator(MeteredTransport(self.watch, self.ledger), check=not silent)
         partition = make_partition(size.layers(), transport.world_size)
-        self.strategy = STRATEGIES[strategy](comm, partition, 0, find_precision("fp32"), Adam(1e-3))
-        self.updated = 0.0
-        update = self.strategy.update
-
-        def timed_update() -> None:
-            start = time.perf_counter()
-            update()
-            self.updated += time.perf_counter() - start
-
-        self.strategy.update = timed_update  # type: ignore[method-assign]
-        if silent:  # where nothing arrives no version can be right
-            comm.check = False
-            self.strategy.check_version = lambda layer, versions: None  # type: ignore[method-assign]
+        self.updating = Seconds()
+        adam = TimedAdam(1e-3, seconds=self.updating)
+        self.strategy = STRATEGIES[strategy](comm, partition, 0, find_precision("fp32"), adam)
         self.trainer = Trainer(partition.layers, softmax_cross_entropy, self.strategy)
 
     def __call__(self, x: Array, y: Array) -> None:
-        self.watch.seconds = self.updated = 0.0
+        self.watch.seconds = 0.0
+        self.updating.reset()
         self.ledger.drain()
         with np.errstate(all="ignore"):  # what a silent iteration computes on is nonsense
             self.trainer.iterate(x, y)
 
     def waited_and_updated(self) -> tuple[float, float]:
-        return self.watch.seconds, self.updated
+        """Seconds of the last iteration on this rank."""
+        return self.watch.seconds, self.updating.spent
 
 
 class SerialIteration:

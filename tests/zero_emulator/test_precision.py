@@ -21,7 +21,7 @@ def test_a_gradient_of_another_dtype_is_reduced_in_it_unless_told() -> None:
     assert (wide.gradient, wide.reduce) == ("float32", "float32")
     told = find_precision("bf16").override(reduce="float32")
     assert (told.gradient, told.reduce) == ("bfloat16", "float32")
-    assert find_precision("bf16").override() is PRECISIONS["bf16"]
+    assert find_precision("bf16").override() == PRECISIONS["bf16"]
 
 
 def test_a_dtype_that_makes_no_sense_is_refused_by_role() -> None:
