@@ -24,9 +24,7 @@ def expected_persistent(config: RunConfig, partition: Partition, rank: int) -> d
     )
 
 
-def expected_peak(
-    config: RunConfig, partition: Partition, rank: int, skipped: Collection[int | None] = ()
-) -> Peak:
+def expected_peak(config: RunConfig, partition: Partition, rank: int, skipped: Collection[int] = ()) -> Peak:
     """The most that a rank must hold at once; ``skipped`` are the iterations whose update was voted down."""
     policy, layers = config.policy, partition.layers
     rows = rank_rows(config.batch_size, config.micro_batches, partition.world_size, rank)

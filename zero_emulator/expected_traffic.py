@@ -22,7 +22,7 @@ def fetched_matrices(config: RunConfig, matrices: Sequence[Sizes], *, skipped: b
     return tuple(matrices) if shares and not skipped else ()
 
 
-def first_update(iterations: int, skipped: Collection[int | None]) -> int | None:
+def first_update(iterations: int, skipped: Collection[int]) -> int | None:
     """The first of so many iterations whose update was not skipped: the one whose gradients are audited."""
     return next((one for one in range(1, iterations + 1) if one not in skipped), None)
 

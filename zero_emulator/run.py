@@ -39,7 +39,7 @@ class RankReport:
     persistent: dict[str, int]  # bytes by kind
     peak: Peak
     contradictions: list[str]
-    skipped: list[int | None]  # iterations whose update was voted down
+    skipped: list[int]  # iterations whose update was voted down
     entries: list[Entry]
     host: str
 

@@ -54,7 +54,7 @@ class Trainer:
         for micro_batch, rows in enumerate(parts):
             loss += self._micro_batch(micro_batch, x[rows], y[rows], len(x))
         self._label("update", None)
-        self.strategy.finish_iteration()
+        self.strategy.finish_iteration(self.iteration)
         self.strategy.advance()
         return loss
 

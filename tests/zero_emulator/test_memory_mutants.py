@@ -59,9 +59,9 @@ def test_a_view_that_is_not_freed_is_held_too_much(found: Any, monkeypatch: Any)
         self.last_view = self.gathered[self.visits[self.at].gather].view  # type: ignore[attr-defined]
         reshard(self)
 
-    def tidied(self: Zero3) -> None:
+    def tidied(self: Zero3, iteration: int) -> None:
         del self.last_view  # type: ignore[attr-defined]
-        finish(self)
+        finish(self, iteration)
 
     finish = Zero3.finish_iteration
     monkeypatch.setattr(Zero3, "reshard", hoarding)
@@ -80,7 +80,9 @@ def test_a_view_of_a_view_that_is_not_freed_is_held_too_much(found: Any, monkeyp
 
     finish = Zero3.finish_iteration
     monkeypatch.setattr(Strategy, "view", watched)
-    monkeypatch.setattr(Zero3, "finish_iteration", lambda self: (delattr(self, "bias"), finish(self)))
+    monkeypatch.setattr(
+        Zero3, "finish_iteration", lambda self, *at: (delattr(self, "bias"), finish(self, *at))
+    )
     assert all(most > expected for most, expected in only_peaks(found("zero3")))
 
 
@@ -93,7 +95,7 @@ def test_gradients_that_are_kept_beside_their_shards_are_held_too_much(found: An
         return gradient
 
     monkeypatch.setattr(Zero2, "take_gradient", keeping)
-    monkeypatch.setattr(Zero2, "finish_iteration", lambda self: (self.kept.clear(), finish(self)))
+    monkeypatch.setattr(Zero2, "finish_iteration", lambda self, *at: (self.kept.clear(), finish(self, *at)))
     assert all(most > expected for most, expected in only_peaks(found("zero2")))
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from collectives.communicator import Communicator
 from collectives.transports.base import Transport
 from collectives.transports.threads import run_threads
 from zero_emulator.compare import Comparison, compare
@@ -81,6 +82,21 @@ def test_infinity_on_one_rank_makes_all_skip(
     assert [updates.count(number) for number in (0, 1, 2)] == [len(updates) // 4] * 2 + [len(updates) // 2]
     assert outcome.digests[3] == outcome.digests[2]
     assert outcome.digests[4] != outcome.digests[3]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_what_was_skipped_is_known_without_any_label(toy: Dataset, strategy: str) -> None:
+    """Labels are for accounting: no number may depend on them."""
+    config = RunConfig(strategy=strategy, precision="bf16")
+
+    def body(transport: Transport) -> list[int]:
+        comm = Communicator(transport)
+        made = STRATEGIES[strategy](comm, config.partition(toy, 1), 0, config.policy, config.make_optimizer())
+        made.layers[0].summed_grad.fill(np.inf)
+        made.finish_iteration(5)
+        return made.skipped
+
+    assert run_threads(1, body) == [[5]]
 
 
 @pytest.mark.parametrize("world_size", [2])

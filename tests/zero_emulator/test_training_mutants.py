@@ -153,12 +153,12 @@ def skip_in_silence(monkeypatch: Any, kind: type[Strategy]) -> None:
     """Rank 1 does not update layer 0 in iteration 2, and its version says that it did."""
     update = kind.update
 
-    def skipping(self: Strategy) -> None:
+    def skipping(self: Strategy, iteration: int) -> None:
         layers = self.layers
         if self.comm.rank == 1 and self.updates == 1:
             self.layers = layers[1:]
             layers[0].version += 1
-        update(self)
+        update(self, iteration)
         self.layers = layers
 
     monkeypatch.setattr(kind, "update", skipping)
@@ -335,9 +335,9 @@ def test_a_collective_before_the_first_iteration_is_too_much(refuted: Any, monke
 def test_numbers_that_go_past_the_ledger_are_refuted(refuted: Any, monkeypatch: Any) -> None:
     finish = Zero1.finish_iteration
 
-    def smuggling(self: Zero1) -> None:
+    def smuggling(self: Zero1, iteration: int) -> None:
         self.comm.exchange(self.layers[0].grad)
-        finish(self)
+        finish(self, iteration)
 
     monkeypatch.setattr(Zero1, "finish_iteration", smuggling)
     assert refuted() == NOTHING | {"zero1": {"traffic"}}
@@ -346,8 +346,8 @@ def test_numbers_that_go_past_the_ledger_are_refuted(refuted: Any, monkeypatch: 
 def test_a_full_copy_that_hides_is_found(refuted: Any, monkeypatch: Any) -> None:
     finish = Zero3.finish_iteration
 
-    def hoarding(self: Zero3) -> None:
-        finish(self)
+    def hoarding(self: Zero3, iteration: int) -> None:
+        finish(self, iteration)
         self.buffers.hoard = [{"somewhere": np.zeros(3)}]  # type: ignore[attr-defined]
 
     monkeypatch.setattr(Zero3, "finish_iteration", hoarding)

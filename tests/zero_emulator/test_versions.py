@@ -49,11 +49,11 @@ def test_a_rank_that_skips_an_update_is_found_out_by_all(
     """Even in the last iteration, after which no forward comes."""
     update, culprit = Strategy.update, world_size - 1
 
-    def skipping(self: Strategy) -> None:
+    def skipping(self: Strategy, at: int) -> None:
         layers = self.layers
         if self.comm.rank == culprit and self.updates + 1 == iteration:
             self.layers = [layers[0], *layers[2:]]
-        update(self)
+        update(self, at)
         self.layers = layers
 
     monkeypatch.setattr(Strategy, "update", skipping)
@@ -69,10 +69,10 @@ def test_a_gather_that_began_before_the_update_is_stale(
     finish, advance = Zero3.finish_iteration, Zero3.advance
     early = {}
 
-    def too_early(self: Zero3) -> None:
+    def too_early(self: Zero3, iteration: int) -> None:
         early[self.comm.rank] = self.start_gather(0)
         early[self.comm.rank].work.wait()
-        finish(self)
+        finish(self, iteration)
 
     def kept(self: Zero3) -> None:
         advance(self)

@@ -290,13 +290,13 @@ def test_a_run_that_keeps_too_much_fails_with_code_1_and_is_recorded(
 def test_strategies_that_disagree_fail_with_code_1_and_say_from_when(command: Any, monkeypatch: Any) -> None:
     update = Strategy.update
 
-    def skipping(self: Strategy) -> None:
+    def skipping(self: Strategy, iteration: int) -> None:
         if self.name == "zero2" and self.comm.rank == 1 and self.updates == 1:
             self.updates += 1
             for params in self.layers:
                 params.version += 1
         else:
-            update(self)
+            update(self, iteration)
 
     monkeypatch.setattr(Strategy, "update", skipping)
     code, out, _ = command("compare", *ON_THREADS)

@@ -66,7 +66,7 @@ class Strategy(ABC):
         self.buffers = Buffers(self.meter, poison=options.poison)
         self.opened: Array | None = None  # the view of the layer between its hooks
         self.written: Array | None = None  # the gradient that backward writes, until a hook takes it
-        self.skipped: list[int | None] = []  # iterations without an update, by vote
+        self.skipped: list[int] = []  # iterations without an update, by vote
         self.updates = 0  # done so far: the version that every view must have
         self.versions = Versions(comm.world_size, len(self.layers))
         self.works: list[Work] = []
@@ -91,8 +91,8 @@ class Strategy(ABC):
         """It has been used, and the full gradient of this micro-batch is written."""
 
     @abstractmethod
-    def finish_iteration(self) -> None:
-        """Make the update, and bring to every rank what it keeps of the new version."""
+    def finish_iteration(self, iteration: int) -> None:
+        """Make the update of this iteration, and bring to every rank what it keeps of the new version."""
 
     # What the trainer asks for between them.
 
@@ -183,11 +183,11 @@ class Strategy(ABC):
         while self.works:
             self.works.pop(0).wait()
 
-    def update(self) -> None:
+    def update(self, iteration: int) -> None:
         """Update what this rank has moments for, all ranks or none.
 
         Gradients are clipped if asked for. If any rank's are not finite and the policy votes on it, nobody
-        updates, and nobody's count of updates moves.
+        updates, nobody's count of updates moves, and ``iteration`` is one of those ``skipped``.
         """
         scale = 1.0 if self.loss_scale is None else 1 / self.loss_scale.value
         if self.precision.votes:
@@ -196,7 +196,7 @@ class Strategy(ABC):
             if self.loss_scale is not None:
                 self.loss_scale.learn(finite)
             if not finite:
-                self.skipped.append(self.comm.label.iteration)
+                self.skipped.append(iteration)
                 return
         if self.options.max_norm is not None:
             with self.labelled(None, kind="control"):

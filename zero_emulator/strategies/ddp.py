@@ -24,13 +24,13 @@ class DDP(WholeGradients):
         else:
             self.reduce_scatter(params)
 
-    def finish_iteration(self) -> None:
+    def finish_iteration(self, iteration: int) -> None:
         for params in self.take_reduced():
             self.works.append(self.comm.all_gather(IN_PLACE, params.summed_grad, sizes=params.sizes))
         self.wait()
         for params in self.layers:
             params.narrow_grad()
-        self.update()
+        self.update(iteration)
 
     def gather_gradient(self, layer: int) -> Array:
         return self.layers[layer].summed_grad

@@ -17,9 +17,9 @@ class Zero1(WholeGradients):
     def reduce(self, params: LayerParams) -> None:
         self.reduce_scatter(params)
 
-    def finish_iteration(self) -> None:
+    def finish_iteration(self, iteration: int) -> None:
         self.take_reduced()
         for params in self.layers:
             params.narrow_grad()
-        self.update()
+        self.update(iteration)
         self.gather_updated_weights()

@@ -61,7 +61,7 @@ class Zero2(Strategy):
         if block is not params.summed_grad:
             self.buffers.give_back(block)
 
-    def finish_iteration(self) -> None:
+    def finish_iteration(self, iteration: int) -> None:
         self.settle()
-        self.update()
+        self.update(iteration)
         self.gather_updated_weights()

@@ -94,9 +94,9 @@ class Zero3(Zero2):
         self.reshard()
         super().after_backward(layer, micro_batch)
 
-    def finish_iteration(self) -> None:
+    def finish_iteration(self, iteration: int) -> None:
         self.settle()
-        self.update()
+        self.update(iteration)
 
     def advance(self) -> None:
         super().advance()
