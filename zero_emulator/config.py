@@ -48,6 +48,13 @@ class RunConfig:
     device_memory: int | None = None
 
     def __post_init__(self) -> None:
+        self._check_numbers()
+        self._check_choices()
+        self._check_layout()
+        self._check_optimizer()
+        self._check_dtypes()
+
+    def _check_numbers(self) -> None:
         for name, value, least in (
             ("iterations", self.iterations, 1),
             ("batch-size", self.batch_size, 1),
@@ -64,6 +71,10 @@ class RunConfig:
         for name, number in (("momentum", self.momentum), ("weight-decay", self.weight_decay)):
             if number is not None and not (number >= 0 and isfinite(number)):
                 raise ValueError(f"--{name} {number:g}: give a number of 0 or more")
+        if any(width < 1 for width in self.hidden):
+            raise ValueError(f"--hidden {','.join(map(str, self.hidden))}: every width must be 1 or more")
+
+    def _check_choices(self) -> None:
         for name, choice, known in (
             ("strategy", self.strategy, STRATEGIES),
             ("loss", self.loss, LOSSES),
@@ -74,18 +85,27 @@ class RunConfig:
         ):
             if choice not in known:
                 raise ValueError(f"--{name} {choice}: take one of {', '.join(known)}")
-        if any(width < 1 for width in self.hidden):
-            raise ValueError(f"--hidden {','.join(map(str, self.hidden))}: every width must be 1 or more")
+
+    def _check_layout(self) -> None:
         if self.cut == "layers" and self.padding != "none":
             raise ValueError(f"--padding {self.padding} evens out blocks, --cut layers makes none: drop one")
+
+    def _check_optimizer(self) -> None:
+        """ValueError for one that there is not, or for an option that it does not have."""
         self.make_optimizer()
+
+    def _check_dtypes(self) -> None:
+        """ValueError for dtypes that there are not, or that do not go together."""
         if self.dtype is not None and self.precision is not None:
             raise ValueError(f"--dtype {self.dtype} and --precision {self.precision}: give one of them")
-        assert self.policy  # refuses dtypes that do not go together
+        self._make_policy()
 
     @property
     def policy(self) -> Precision:
         """Which dtype lives where, and which goes over the wire."""
+        return self._make_policy()
+
+    def _make_policy(self) -> Precision:
         return find_precision(self.precision or UNIFORM[self.dtype or "float32"]).override(
             gradient=self.grad_dtype, reduce=self.reduce_dtype, weight_wire=self.param_wire_dtype
         )

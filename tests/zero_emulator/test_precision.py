@@ -1,5 +1,8 @@
 """Precision policies: what they keep, and what they refuse."""
 
+import subprocess
+import sys
+
 import pytest
 
 from zero_emulator.precision import PRECISIONS, find_precision
@@ -29,3 +32,21 @@ def test_a_dtype_that_makes_no_sense_is_refused_by_role() -> None:
         find_precision("bf16").override(reduce="int8")
     with pytest.raises(ValueError, match="no precision 'fp8': take one of fp32, fp64"):
         find_precision("fp8")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("param_wire_dtype='int8'", "weight_wire dtype int8: take one of float64"),
+        ("precision='fp32', param_wire_dtype='bfloat16'", "weights do not survive a wire of bfloat16"),
+        ("optimizer='adam', momentum=0.9", "adam has no momentum, given as 0.9"),
+    ],
+)
+def test_a_run_is_refused_where_asserts_are_switched_off_too(settings: str, message: str) -> None:
+    program = f"from zero_emulator.config import RunConfig; RunConfig({settings})"
+    ended = subprocess.run(
+        [sys.executable, "-O", "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1].startswith("ValueError: ")
+    assert message in ended.stderr
