@@ -29,22 +29,26 @@ def expected_peak(config: RunConfig, partition: Partition, rank: int, skipped: C
     policy, layers = config.policy, partition.layers
     rows = rank_rows(config.batch_size, config.micro_batches, partition.world_size, rank)
     one_hot = layers[-1].outputs * ITEMSIZE[policy.compute]
-    held = theory.Held(
+    passing = theory.Passing(
         config.strategy,
         partition.blocks,
         rank,
         policy,
-        expected_persistent(config, partition, rank),
-        widths=(layers[0].inputs, *(layer.outputs for layer in layers)),
-        rows=[part.stop - part.start for part in rows],
-        target_bytes=one_hot if config.loss == "mse" else LABEL_BYTES,
-        scratch=expected_scratch(config, partition, rank),
-        scalars=config.clip is not None or policy.votes,
+        theory.Samples(
+            widths=(layers[0].inputs, *(layer.outputs for layer in layers)),
+            rows=[part.stop - part.start for part in rows],
+            target_bytes=one_hot if config.loss == "mse" else LABEL_BYTES,
+        ),
+        theory.UpdateStep(
+            scratch=expected_scratch(config, partition, rank),
+            reduces_scalars=config.clip is not None or policy.votes,
+        ),
         prefetch=config.prefetch,
         keep_views=config.keep_views,
     )
+    kept = expected_persistent(config, partition, rank)
     updated = (iteration for iteration in range(1, config.iterations + 1) if iteration not in skipped)
-    return held.peak(next(updated, None))
+    return theory.highest_peak(kept, passing, next(updated, None))
 
 
 def expected_scratch(config: RunConfig, partition: Partition, rank: int) -> list[int]:

@@ -15,6 +15,8 @@ from zero_emulator.layer_params import LayerParams
 from zero_emulator.precision import PRECISIONS
 from zero_emulator.run import run
 from zero_emulator.strategies import STRATEGIES
+from zero_emulator.theory import growths
+from zero_emulator.theory.views import gathers
 
 
 def assert_peak(config: RunConfig, dataset: Dataset, num_ranks: int) -> None:
@@ -117,3 +119,12 @@ def test_master_weights_and_moments_are_touched_by_the_update_alone(
     train(strategy, precision="bf16", dtype=None, micro_batches=2)
     assert {phase for name, phase in touched if name in ("master", "parts")} == {"update"}
     assert {("grad", "backward"), ("size", "backward")} <= touched
+
+
+def test_the_gathers_of_an_iteration_are_worked_out_once(toy: Dataset, monkeypatch: Any) -> None:
+    """Not at every moment: on a deep model that was most of the time of the closed form."""
+    calls = []
+    monkeypatch.setattr(growths, "gathers", lambda *asked: calls.append(asked) or gathers(*asked))
+    config = RunConfig(strategy="zero3", hidden=(8,) * 6, micro_batches=3)
+    expected_peak(config, config.partition(toy, 2), 0)
+    assert len(calls) == 1

@@ -8,10 +8,11 @@ sources.
 
 from zero_emulator.theory.claimed import CLAIMED, Claimed, is_sharded
 from zero_emulator.theory.due import Due, overhead
+from zero_emulator.theory.growths import Passing, Samples, UpdateStep
 from zero_emulator.theory.kept import persistent_bytes
 from zero_emulator.theory.muon import muon_fetches, num_fetches
 from zero_emulator.theory.overhead import CHECK_BYTES, DIGEST_BYTES, VERSION_BYTES
-from zero_emulator.theory.peak import Held
+from zero_emulator.theory.peak import highest_peak
 from zero_emulator.theory.rings import (
     NOTHING,
     PASSES,
@@ -45,14 +46,17 @@ __all__ = [
     "Claimed",
     "Due",
     "Flow",
-    "Held",
     "KeepViews",
     "Moments",
+    "Passing",
+    "Samples",
     "Sizes",
+    "UpdateStep",
     "Updates",
     "Use",
     "elementwise_scratch",
     "find_updates",
+    "highest_peak",
     "is_sharded",
     "iteration_traffic",
     "multiple",
