@@ -1,23 +1,21 @@
 """The same model through every strategy and serially: bit for bit alike, and close to serial."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from itertools import groupby, islice
+from itertools import groupby
 
 import numpy as np
 
-from collectives.blocks import bounds, even_cut
 from collectives.transports.base import Transport
-from zero_emulator.batches import global_batches
 from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
+from zero_emulator.differences import distance, largest_difference, relative_difference
 from zero_emulator.expected_memory import too_large
 from zero_emulator.expected_traffic import first_update
 from zero_emulator.layout import Array
-from zero_emulator.losses import LOSSES
 from zero_emulator.model import initial_parameters
-from zero_emulator.run import Outcome
-from zero_emulator.serial import loss_and_gradients, train_serially
+from zero_emulator.outcome import Outcome
+from zero_emulator.reference import first_gradients, serial_weights
 from zero_emulator.strategies import STRATEGIES
 
 SERIAL_TOLERANCE = {"float64": 1e-12, "float32": 1e-3}
@@ -126,7 +124,7 @@ def _beside_serial(
 ) -> dict[str, tuple[float, float, float]]:
     """By strategy, on this rank: the largest difference, the drift, and the error of the gradient."""
     found = {}
-    serial: dict[tuple[int | None, ...], list[Array]] = {}
+    serial: dict[tuple[int, ...], list[Array]] = {}
     for name, outcome in outcomes.items():
         skipped, num_ranks = tuple(outcome.reports[0].skipped), len(outcome.reports)
         if skipped not in serial:
@@ -142,69 +140,11 @@ def _beside_serial(
     return found
 
 
-def serial_weights(
-    config: RunConfig, dataset: Dataset, world_size: int, skipped: Collection[int | None] = ()
-) -> list[Array]:
-    """The parameters after the same training in one process, padded as on so many ranks.
-
-    Without the iterations ``skipped``, whose updates were voted down.
-    """
-    layers = config.partition(dataset, world_size).layers
-    weights = initial_parameters(layers, config.seed, config.policy.compute)
-    batches = enumerate(global_batches(config, dataset), start=1)
-    with np.errstate(over="ignore", invalid="ignore"):
-        train_serially(
-            layers,
-            weights,
-            config.make_optimizer(),
-            LOSSES[config.loss],
-            (batch for iteration, batch in batches if iteration not in skipped),
-            micro_batches=config.micro_batches,
-            max_norm=config.clip,
-        )
-    return weights
-
-
 def _gradient_error(config: RunConfig, dataset: Dataset, outcome: Outcome) -> float:
-    """Of the first update; 0 if there was none."""
+    """The error of the first update's gradient, relative to its largest element; 0 if there was none."""
     report = outcome.reports[0]
     iteration = first_update(config.iterations, report.skipped)
     if iteration is None or outcome.gradients is None:
         return 0.0
     expected = first_gradients(config, dataset, len(outcome.reports), iteration)
     return relative_difference(outcome.gradients, expected)
-
-
-def first_gradients(config: RunConfig, dataset: Dataset, world_size: int, iteration: int) -> list[Array]:
-    """The gradient of the first update, made in this iteration, in one process and before clipping."""
-    layers = config.partition(dataset, world_size).layers
-    weights = initial_parameters(layers, config.seed, config.policy.compute)
-    x, y = next(islice(global_batches(config, dataset), iteration - 1, None))
-    total = [np.zeros_like(params) for params in weights]
-    for part in bounds(even_cut(len(x), config.micro_batches)):
-        _, gradients = loss_and_gradients(layers, weights, LOSSES[config.loss], x[part], y[part], len(x))
-        for sum_, gradient in zip(total, gradients, strict=True):
-            sum_ += gradient
-    return total
-
-
-def distance(left: Sequence[Array], right: Sequence[Array]) -> float:
-    """The Euclidean distance of two sets of arrays, taken as one vector each; NaN stays NaN."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        squares = [
-            np.sum(np.square(np.subtract(a, b, dtype=np.float64))) for a, b in zip(left, right, strict=True)
-        ]
-    return float(np.sqrt(np.sum(squares)))
-
-
-def largest_difference(left: Sequence[Array], right: Sequence[Array] | None = None) -> float:
-    """The largest absolute difference between two sets of arrays, or from zero; NaN if either has one."""
-    others = [np.zeros_like(array) for array in left] if right is None else right
-    pairs = zip(left, others, strict=True)
-    with np.errstate(over="ignore", invalid="ignore"):
-        return float(np.max([np.max(np.abs(a - b), initial=0.0) for a, b in pairs]))  # NaN stays NaN
-
-
-def relative_difference(found: Sequence[Array], expected: Sequence[Array]) -> float:
-    """The largest difference beside the largest element expected; beside nothing but zeros, as it is."""
-    return largest_difference(found, expected) / (largest_difference(expected) or 1.0)

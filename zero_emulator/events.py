@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 
 from collectives.ledger import Message, pair_messages
-from zero_emulator.run import Outcome
+from zero_emulator.outcome import Outcome
 
 
 def event_messages(outcome: Outcome) -> list[Message]:

@@ -16,8 +16,8 @@ from zero_emulator.expected_traffic import (
     expected_traffic,
     first_update,
 )
+from zero_emulator.outcome import Outcome
 from zero_emulator.partition import Partition
-from zero_emulator.run import Outcome
 from zero_emulator.theory import Flow
 from zero_emulator.traffic import IterationTraffic
 

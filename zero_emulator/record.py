@@ -13,9 +13,9 @@ from zero_emulator.expected_memory import expected_peak
 from zero_emulator.expected_traffic import expected_traffic, fetched_matrices
 from zero_emulator.judge import faults
 from zero_emulator.layout import FlatLayout
+from zero_emulator.outcome import Outcome, RankReport
 from zero_emulator.partition import Partition
 from zero_emulator.precision import ITEMSIZE
-from zero_emulator.run import Outcome, RankReport
 from zero_emulator.theory import multiple, num_fetches
 
 RUN_SCHEMA = "zero-emulator/run/2"

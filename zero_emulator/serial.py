@@ -37,15 +37,7 @@ def train_serially(
     ]
     losses = []
     for iteration, (x, y) in enumerate(batches, start=1):
-        loss = 0.0
-        gradients = [np.zeros_like(params) for params in parameters]
-        for part in bounds(even_cut(len(x), micro_batches)):
-            part_loss, part_gradients = loss_and_gradients(
-                layers, parameters, loss_function, x[part], y[part], global_count=len(x)
-            )
-            loss += part_loss
-            for total, gradient in zip(gradients, part_gradients, strict=True):
-                total += gradient
+        loss, gradients = batch_gradients(layers, parameters, loss_function, x, y, micro_batches)
         if max_norm is not None:
             scale = clip_scale(sum(map(square_sum, gradients)), max_norm)
             for gradient in gradients:
@@ -54,6 +46,27 @@ def train_serially(
             rule.update(parameters[index][place], gradients[index][place], state, iteration)
         losses.append(loss)
     return losses
+
+
+def batch_gradients(
+    layers: Sequence[Linear],
+    parameters: Sequence[Array],
+    loss_function: LossFunction,
+    x: Array,
+    y: Array,
+    micro_batches: int,
+) -> tuple[float, list[Array]]:
+    """The mean loss over a batch and its gradient, one flat array a layer, added up over micro-batches."""
+    loss = 0.0
+    gradients = [np.zeros_like(params) for params in parameters]
+    for part in bounds(even_cut(len(x), micro_batches)):
+        part_loss, part_gradients = loss_and_gradients(
+            layers, parameters, loss_function, x[part], y[part], global_count=len(x)
+        )
+        loss += part_loss
+        for total, gradient in zip(gradients, part_gradients, strict=True):
+            total += gradient
+    return loss, gradients
 
 
 def loss_and_gradients(

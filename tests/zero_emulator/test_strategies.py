@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from zero_emulator.batches import global_batches
-from zero_emulator.compare import largest_difference, must_agree, serial_weights
+from zero_emulator.compare import must_agree
 from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
+from zero_emulator.differences import largest_difference
 from zero_emulator.losses import LOSSES
 from zero_emulator.model import initial_parameters
+from zero_emulator.reference import serial_weights
 from zero_emulator.run import Outcome, run
 from zero_emulator.serial import loss_and_gradients, train_serially
 from zero_emulator.strategies import STRATEGIES

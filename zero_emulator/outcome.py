@@ -1,0 +1,48 @@
+"""What a run leaves on every rank: the reports of all, and the trained weights."""
+
+from dataclasses import dataclass
+from math import isfinite
+
+from collectives.ledger import Entry
+from zero_emulator.config import RunConfig
+from zero_emulator.layout import Array
+from zero_emulator.meter import Peak
+from zero_emulator.traffic import RunTraffic
+
+
+@dataclass
+class RankReport:
+    """What one rank has to say of a run."""
+
+    loss_shares: list[float]
+    traffic: RunTraffic
+    exchanges: int  # values that went past the ledger
+    persistent: dict[str, int]  # bytes by kind
+    peak: Peak
+    contradictions: list[str]
+    skipped: list[int]  # iterations whose update was voted down
+    entries: list[Entry]
+    host: str
+
+
+@dataclass
+class Outcome:
+    """A run as every rank knows it at its end: the reports of all ranks, and the trained weights."""
+
+    config: RunConfig
+    reports: list[RankReport]
+    digests: dict[int, list[str]]
+    weights: list[Array]
+    gradients: list[Array] | None  # of the first update, where they were audited
+    test_accuracy: float
+    seconds: float
+
+    @property
+    def losses(self) -> list[float]:
+        """The mean loss over the global batch, iteration by iteration: the ranks' shares, in rank order."""
+        return [sum(shares) for shares in zip(*(report.loss_shares for report in self.reports), strict=True)]
+
+    @property
+    def first_bad_loss(self) -> int | None:
+        """The first iteration whose loss is not finite."""
+        return next((i for i, loss in enumerate(self.losses, start=1) if not isfinite(loss)), None)

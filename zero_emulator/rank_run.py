@@ -1,0 +1,91 @@
+"""One rank of a run: what trains, and what watches it do so."""
+
+import platform
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from collectives.communicator import Communicator
+from collectives.ledger import Entry, Ledger
+from collectives.transports.base import Transport
+from collectives.transports.metered import MeteredTransport
+from zero_emulator.audit import DigestAudit, gather_gradients
+from zero_emulator.batches import global_batches
+from zero_emulator.config import RunConfig
+from zero_emulator.data import Dataset
+from zero_emulator.expected_memory import advise
+from zero_emulator.layout import Array
+from zero_emulator.losses import LOSSES
+from zero_emulator.memory import alive_bytes
+from zero_emulator.meter import Meter
+from zero_emulator.outcome import RankReport
+from zero_emulator.strategies import STRATEGIES
+from zero_emulator.traffic import RunTraffic
+from zero_emulator.trainer import Trainer
+
+
+class RankRun:
+    """A rank's trainer on a counted transport with metered memory; ``train`` once, then ``finish``."""
+
+    def __init__(
+        self, config: RunConfig, dataset: Dataset, transport: Transport, *, keep_events: bool, poison: bool
+    ) -> None:
+        self.config, self.dataset, self.keep_events = config, dataset, keep_events
+        partition = config.partition(dataset, transport.world_size)
+        self.ledger = Ledger()
+        self.meter = Meter(config.device_memory, partial(advise, config, partition))
+        self.comm = Communicator(
+            MeteredTransport(transport, self.ledger),
+            time_limit=config.time_limit,
+            allocate=partial(self.meter.empty, "buffer", dtype=np.uint8),
+        )
+        self.strategy = STRATEGIES[config.strategy](
+            self.comm,
+            partition,
+            config.seed,
+            config.policy,
+            config.make_optimizer(),
+            config.strategy_options(poison=poison),
+            self.meter,
+        )
+        self.audit = DigestAudit(self.comm, config.iterations, config.audit_every)
+        self.trainer = Trainer(partition.layers, LOSSES[config.loss], self.strategy, self.audit.saw)
+        self.traffic = RunTraffic()
+        self.entries: list[Entry] = []
+        self.loss_shares: list[float] = []
+
+    def train(self, *, on_iteration: Callable[[int], object], audit_gradients: bool) -> list[Array] | None:
+        """Make all iterations; the gradients of the first update, if they are to be audited."""
+        gradients: list[Array] | None = None
+        for iteration, (x, y) in enumerate(global_batches(self.config, self.dataset), start=1):
+            loss_scale = 1.0 if self.strategy.loss_scale is None else self.strategy.loss_scale.value
+            self.loss_shares.append(self.trainer.iterate(x, y))
+            self.audit.close(iteration - 1)
+            if audit_gradients and gradients is None and self.strategy.updates == 1:
+                gradients = [found / loss_scale for found in gather_gradients(self.strategy, iteration)]
+            self._count(self.ledger.drain())
+            on_iteration(iteration)
+        return gradients
+
+    def finish(self) -> tuple[RankReport, list[Array]]:
+        """This rank's report, and the trained weights, gathered after memory has been counted."""
+        persistent, peak = alive_bytes(self.strategy), self.meter.peak
+        weights = self.audit.close_last(self.strategy)
+        self._count(self.ledger.entries)
+        report = RankReport(
+            loss_shares=self.loss_shares,
+            traffic=self.traffic,
+            exchanges=self.ledger.exchanges,
+            persistent=persistent,
+            peak=peak,
+            contradictions=self.audit.contradictions,
+            skipped=self.strategy.skipped,
+            entries=self.entries,
+            host=platform.node(),
+        )
+        return report, weights
+
+    def _count(self, entries: Sequence[Entry]) -> None:
+        self.traffic.add(entries)
+        self.entries += entries if self.keep_events else []

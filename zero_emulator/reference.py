@@ -1,0 +1,46 @@
+"""What serial training makes of a run's configuration: its weights, and the gradient of its first update."""
+
+from collections.abc import Collection
+from itertools import islice
+
+import numpy as np
+
+from zero_emulator.batches import global_batches
+from zero_emulator.config import RunConfig
+from zero_emulator.data import Dataset
+from zero_emulator.layout import Array
+from zero_emulator.losses import LOSSES
+from zero_emulator.model import initial_parameters
+from zero_emulator.serial import batch_gradients, train_serially
+
+
+def serial_weights(
+    config: RunConfig, dataset: Dataset, world_size: int, skipped: Collection[int] = ()
+) -> list[Array]:
+    """The parameters after the same training in one process, padded as on so many ranks.
+
+    Without the iterations ``skipped``, whose updates were voted down.
+    """
+    layers = config.partition(dataset, world_size).layers
+    weights = initial_parameters(layers, config.seed, config.policy.compute)
+    batches = enumerate(global_batches(config, dataset), start=1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        train_serially(
+            layers,
+            weights,
+            config.make_optimizer(),
+            LOSSES[config.loss],
+            (batch for iteration, batch in batches if iteration not in skipped),
+            micro_batches=config.micro_batches,
+            max_norm=config.clip,
+        )
+    return weights
+
+
+def first_gradients(config: RunConfig, dataset: Dataset, world_size: int, iteration: int) -> list[Array]:
+    """The gradient of the first update, made in this iteration, in one process and before clipping."""
+    layers = config.partition(dataset, world_size).layers
+    weights = initial_parameters(layers, config.seed, config.policy.compute)
+    x, y = next(islice(global_batches(config, dataset), iteration - 1, None))
+    _, gradients = batch_gradients(layers, weights, LOSSES[config.loss], x, y, config.micro_batches)
+    return gradients
