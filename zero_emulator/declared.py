@@ -15,7 +15,8 @@ NOUNS = {
 def read_declared(kind: type[T], value: Any, where: str) -> T:
     """``value`` as the dataclass ``kind``: every field must be there and of its type, others are passed over.
 
-    Fields may be dataclasses again, tuples of one type, dicts by name, unions and literals.
+    Fields may be dataclasses again, tuples of one type, dicts by name, optionals, literals, and what NOUNS
+    has words for. TypeError for a field that is declared as anything else.
     """
     return cast(T, _read(kind, value, where))
 
@@ -25,6 +26,8 @@ def _read(hint: Any, value: Any, where: str) -> Any:
         return _dataclass(hint, _of(dict, value, where), where)
     origin, inner = get_origin(hint), get_args(hint)
     if origin is tuple:
+        if inner[1:] != (...,):
+            raise _unreadable(hint, where)
         return tuple(_read(inner[0], one, f"{where}[{at}]") for at, one in enumerate(_of(list, value, where)))
     if origin is dict:
         return {
@@ -32,11 +35,25 @@ def _read(hint: Any, value: Any, where: str) -> Any:
         }
     if origin is Literal:
         if value not in inner:
-            raise ValueError(f"{where} is {value!r:.40}, not one of {', '.join(inner)}")
+            raise ValueError(f"{where} is {value!r:.40}, not one of {', '.join(map(str, inner))}")
         return value
     if origin in (Union, UnionType):
-        return value if value is None and NoneType in inner else _read(inner[0], value, where)
+        return None if value is None else _read(_optional(hint, where), value, where)
+    if hint not in NOUNS:
+        raise _unreadable(hint, where)
     return _of(hint, value, where)
+
+
+def _optional(hint: Any, where: str) -> Any:
+    """What ``hint`` is beside None."""
+    members = [member for member in get_args(hint) if member is not NoneType]
+    if len(members) != 1:
+        raise _unreadable(hint, where)
+    return members[0]
+
+
+def _unreadable(hint: Any, where: str) -> TypeError:
+    return TypeError(f"{where} is declared as {hint}: declare one of what read_declared reads")
 
 
 def _dataclass(kind: Any, value: dict[str, Any], where: str) -> Any:
