@@ -8,8 +8,9 @@ from collectives.command import EXIT_OK
 from collectives.table import counted, format_table
 from collectives.transports.base import Transport
 from zero_emulator.bench import IterationTime, time_strategies
+from zero_emulator.documents import Json
 from zero_emulator.outputs import print_out
-from zero_emulator.record import Json, describe_environment
+from zero_emulator.record import describe_environment
 
 BENCH_SCHEMA = "zero-emulator/bench/2"
 BENCH_RANKS = 2

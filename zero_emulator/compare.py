@@ -27,8 +27,8 @@ DRIFT_TOLERANCE = {"float16": 0.3, "bfloat16": 0.3}
 dtype. Rounding alone makes 0.01 to 0.11 on the digits, in 3 to 50 iterations of any optimizer."""
 
 GRADIENT_TOLERANCE = {"float64": 1e-12, "float32": 1e-4, "float16": 0.1, "bfloat16": 0.1}
-"""Of the gradient of the first update, relative to its largest element, by the coarsest dtype. No drift here,
-so a wrong factor cannot hide."""
+"""Error of the gradient of the first update, relative to its largest element, by the coarsest dtype. No drift
+here, so a wrong factor cannot hide."""
 
 
 @dataclass(frozen=True)

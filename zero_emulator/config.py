@@ -131,7 +131,7 @@ class RunConfig:
         )
 
     def partition(self, dataset: Dataset, world_size: int) -> Partition:
-        """The model, over so many ranks."""
+        """The model's layers, and which part of each is whose among so many ranks."""
         layers = build_mlp((dataset.train_x.shape[1], *self.hidden, dataset.num_classes))
         return make_partition(layers, world_size, padding=self.padding, cut=self.cut)
 

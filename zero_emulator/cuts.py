@@ -49,4 +49,4 @@ CUTS: dict[str, Callable[[Sequence[int], int], tuple[Sizes, ...]]] = {
     "even": cut_evenly,
     "layers": cut_between_layers,
 }
-"""By name, elements of each layer to the blocks of each layer."""
+"""The table of cuts: each makes of the elements of each layer the blocks of each layer."""

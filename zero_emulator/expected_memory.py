@@ -13,7 +13,7 @@ from zero_emulator.precision import ITEMSIZE
 from zero_emulator.strategies import STRATEGIES
 
 LABEL_BYTES = 8
-"""Of the class of a sample."""
+"""Bytes of the class of a sample."""
 
 
 def expected_persistent(config: RunConfig, partition: Partition, rank: int) -> dict[str, int]:
@@ -66,7 +66,7 @@ def expected_scratch(config: RunConfig, partition: Partition, rank: int) -> list
 
 
 def peaks(config: RunConfig, partition: Partition) -> dict[str, int]:
-    """By strategy, what the rank that holds most holds at once."""
+    """Peak bytes of the rank that holds most, by strategy."""
     ranks = range(partition.world_size)
     return {
         name: max(expected_peak(replace(config, strategy=name), partition, rank).total for rank in ranks)

@@ -90,5 +90,5 @@ def _added(training: Sequence[Switched], world_size: int) -> list[Bytes]:
 
 
 def _step(kind: Kind, name: str, why: str, sent: Sequence[Bytes], iteration: int) -> Step:
-    """From what it adds in each iteration."""
+    """The step that adds these bytes, iteration by iteration and rank by rank."""
     return Step(kind, name, why, sent[iteration - 1], tuple(map(sum, zip(*sent, strict=True))))

@@ -2,15 +2,14 @@
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any, get_args
+from typing import get_args
 
 from collectives.ledger import Kind
+from zero_emulator.documents import Json
 from zero_emulator.explain import Bytes, Explanation
 from zero_emulator.precision import ITEMSIZE
 from zero_emulator.recorded import RankTraffic
 from zero_emulator.theory import CLAIMED
-
-Json = dict[str, Any]
 
 EXPLAIN_SCHEMA = "zero-emulator/explain/1"
 
@@ -76,7 +75,7 @@ def _add(left: Bytes, right: Bytes) -> Bytes:
 
 
 def _counted(traffic: RankTraffic) -> dict[str, int]:
-    """By kind."""
+    """Bytes that a rank counted as sent in an iteration, by kind."""
     return {
         "training": sum(traffic.sent.values()),
         "control": traffic.control_sent,

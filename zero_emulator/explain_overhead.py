@@ -29,7 +29,7 @@ def recorded_due(record: Recorded) -> tuple[Due, ...]:
 
 
 def overheads(record: Recorded) -> tuple[tuple[Overhead, ...], ...]:
-    """By iteration and rank: what was sent and received besides, by kind and purpose."""
+    """Bytes sent and received besides training, by iteration, by rank, and by kind and purpose."""
     ranks, in_order = range(record.world_size), recorded_due(record)
     of = {one: tuple(overhead(one, record.block_sizes, rank) for rank in ranks) for one in set(in_order)}
     return tuple(of[one] for one in in_order)

@@ -1,11 +1,10 @@
 """What a person reads of an explanation: a pure function of its document."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from collectives.table import counted, format_table
-
-Json = dict[str, Any]
+from zero_emulator.documents import Json
+from zero_emulator.spans import signed, span
 
 SHOWN = 10
 """Remainders: a fault in every iteration of a long run would fill the screen."""
@@ -24,10 +23,10 @@ def _describe_run(run: Json) -> str:
         [
             step["name"],
             step["kind"],
-            _span(step["bytes"], signed=True),
-            _span(step["sum"]),
-            _multiples(step["sum"], weight_psi),
-            _span(step["whole_run"], signed=True),
+            span(step["bytes"], signed),
+            span(step["sum"]),
+            span([value / weight_psi for value in step["sum"]], "{:.3f}".format),
+            span(step["whole_run"], signed),
         ]
         for step in steps
     ]
@@ -51,7 +50,7 @@ def _who(run: Json) -> str:
 
 
 def _kinds(by_kind: dict[str, list[int]]) -> str:
-    return ", ".join(f"{_span(values)} {kind.replace('_', ' ')}" for kind, values in by_kind.items())
+    return ", ".join(f"{span(values)} {kind.replace('_', ' ')}" for kind, values in by_kind.items())
 
 
 def _verdict(remainders: Sequence[Json]) -> list[str]:
@@ -68,13 +67,3 @@ def _remainder(iteration: int | None, rank: int, what: str, counted: int, explai
         f"{where}, rank {rank}: counted {counted} bytes {what}, explained {explained}: nothing explains "
         f"{counted - explained:+}"
     )
-
-
-def _multiples(values: Sequence[int], unit: int) -> str:
-    low, high = (f"{value / unit:.3f}" for value in (min(values), max(values)))
-    return low if low == high else f"{low}..{high}"
-
-
-def _span(values: Sequence[int], *, signed: bool = False) -> str:
-    low, high = (f"{value:+}" if signed and value else f"{value}" for value in (min(values), max(values)))
-    return low if low == high else f"{low}..{high}"

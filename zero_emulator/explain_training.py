@@ -69,7 +69,7 @@ def _switches(record: Recorded, skipped: bool) -> Iterator[Switched]:
 
 
 def _claimed(record: Recorded) -> Situation:
-    """For many ranks and one micro-batch, all in the dtype of the weights."""
+    """The situation of the claim: many ranks, one micro-batch, and all in the dtype of the weights."""
     policy, many = record.config.policy, max(record.world_size, 2)
     weight = policy.weight
     return Situation(

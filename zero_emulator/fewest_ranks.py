@@ -31,7 +31,9 @@ def fewest_ranks(
 def _fewest_copies(
     strategy: str, stage: Stage, degrees: ParallelDegrees, training: Training, memory: int, with_a_layer: bool
 ) -> int | None:
-    """Of dense weights. whole + sharded/N is to be at most memory: N is at least sharded/(memory - whole).
+    """The fewest copies N of dense weights on which one stage fits; None if none is enough.
+
+    whole + sharded/N is to be at most memory: N is at least sharded/(memory - whole).
 
     An expert's shards are 1/(N/E), so they weigh E times as much, and E divides N.
     """

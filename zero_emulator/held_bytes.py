@@ -29,7 +29,7 @@ class Training:
         return self.precision.bytes_a_parameter(moments.matrix if matrix else moments.rest)
 
     def uses(self, strategy: str) -> tuple[Use, ...]:
-        """The collectives of an iteration."""
+        """The collectives that a strategy calls in an iteration."""
         return CLAIMED[strategy].uses(self.micro_batches, self.keep_views, self.precision)
 
 
@@ -82,7 +82,7 @@ def kept_formula(strategy: str, training: Training, matrix: bool) -> str:
 
 
 def whole_bytes(parts: Bytes) -> dict[str, int]:
-    """The same in whole bytes, whose sum is the sum rounded up."""
+    """Bytes by kind in whole numbers, whose sum is the sum rounded up."""
     total, rounded = Fraction(0), {}
     for kind, size in parts.items():
         rounded[kind] = ceil(total + size) - ceil(total)

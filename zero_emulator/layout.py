@@ -36,7 +36,7 @@ class FlatLayout:
 
     @property
     def size(self) -> int:
-        """The same with padding: the length of the buffer."""
+        """Elements of the buffer, padding included."""
         return self.num_params + sum(self.padding)
 
     @property

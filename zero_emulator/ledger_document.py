@@ -3,16 +3,14 @@
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
-from typing import Any
 
+from zero_emulator.documents import Json
 from zero_emulator.fewest_ranks import fewest_ranks
 from zero_emulator.held_bytes import Training, kept_formula, whole_bytes
 from zero_emulator.memory_ledger import RankBytes, Row, ledger_rows
 from zero_emulator.parallel_degrees import ParallelDegrees
 from zero_emulator.stages import Stage
 from zero_emulator.theory import CLAIMED
-
-Json = dict[str, Any]
 
 LEDGER_SCHEMA = "zero-emulator/ledger/2"
 

@@ -1,13 +1,12 @@
 """What a person reads of a ledger document: a pure function of it."""
 
 from collections.abc import Callable
-from typing import Any
 
 from collectives.table import counted, format_table
+from zero_emulator.documents import Json
 from zero_emulator.theory import UPDATES
 from zero_emulator.units import format_gb, format_gib
 
-Json = dict[str, Any]
 Column = tuple[str, Callable[[Json], str]]
 
 RIGHT = {
@@ -23,7 +22,7 @@ RIGHT = {
 
 
 def describe_ledger(document: Json) -> str:
-    """A row a strategy under what was asked, and what the words mean."""
+    """The table of a ledger, a row a strategy, under what was asked, and over what its words mean."""
     columns: list[Column] = [
         ("strategy", lambda row: str(row["strategy"])),
         ("persistent GB", lambda row: format_gb(row["persistent"]["total"])),

@@ -16,7 +16,7 @@ class RankBytes:
     """One strategy on a rank of one pipeline stage: bytes by kind, exact for equal blocks."""
 
     pipeline_stage: int
-    """From 0."""
+    """The stage's number, counted from 0."""
     num_params: Fraction
     """Those that the rank computes with: Ψ of its own formulas."""
     kept: Bytes

@@ -9,7 +9,7 @@ from zero_emulator.model_families.fields import Fields
 from zero_emulator.shapes import Model
 
 MOST_CHARACTERS = 2**24
-"""Of a config file: they have a few thousand."""
+"""The longest config file that is read: they have a few thousand."""
 
 
 def read_config(path: Path) -> Model:

@@ -27,12 +27,12 @@ class Partition:
 
     @property
     def matrices(self) -> tuple[Sizes, ...]:
-        """Of every matrix, the elements in each rank's block."""
+        """The shares of every matrix: its elements in each rank's block."""
         return matrix_shares([layer.layout for layer in self.layers], self.blocks)
 
 
 def matrix_shares(layouts: Sequence[FlatLayout], blocks: Sequence[Sizes]) -> tuple[Sizes, ...]:
-    """Of every matrix in these layers, the elements in each rank's block."""
+    """The shares of every matrix in these layers: its elements in each rank's block."""
     return tuple(
         overlaps(sizes, place)
         for layout, sizes in zip(layouts, blocks, strict=True)

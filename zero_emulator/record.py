@@ -9,6 +9,7 @@ from typing import Any
 
 from zero_emulator.audit import all_equal
 from zero_emulator.config import RunConfig
+from zero_emulator.documents import Json
 from zero_emulator.expected_memory import expected_peak
 from zero_emulator.expected_traffic import expected_traffic, fetched_matrices
 from zero_emulator.judge import faults
@@ -18,9 +19,9 @@ from zero_emulator.partition import Partition
 from zero_emulator.precision import ITEMSIZE
 from zero_emulator.theory import multiple, num_fetches
 
-RUN_SCHEMA = "zero-emulator/run/2"
+__all__ = ["RUN_SCHEMA", "Json", "describe_environment", "run_record"]
 
-Json = dict[str, Any]
+RUN_SCHEMA = "zero-emulator/run/2"
 
 
 def run_record(

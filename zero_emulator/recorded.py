@@ -73,7 +73,7 @@ class Recorded:
 
     @property
     def matrices(self) -> tuple[Sizes, ...]:
-        """Of every matrix, the elements in each rank's block."""
+        """The shares of every matrix: its elements in each rank's block."""
         return matrix_shares(self.layouts, self.block_sizes)
 
     def __post_init__(self) -> None:

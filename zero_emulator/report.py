@@ -1,14 +1,11 @@
 """What a person reads after a run: pure functions of run records."""
 
-from collections.abc import Sequence
-from typing import Any
-
 from collectives.table import counted, format_table
+from zero_emulator.documents import Json
 from zero_emulator.meter import PASSING, Moment, describe_kinds
 from zero_emulator.precision import find_precision
+from zero_emulator.spans import span
 from zero_emulator.theory import CLAIMED, UPDATES, is_sharded
-
-Json = dict[str, Any]
 
 
 def describe_run(record: Json) -> str:
@@ -19,12 +16,12 @@ def describe_run(record: Json) -> str:
         f"{config['strategy']}: {_setting(record)}",
         f"  loss {_number(record['iterations'][0]['loss'])} -> {_number(last['loss'])}, "
         f"test accuracy {record['test_accuracy']:.3f}",
-        f"  sent an iteration   {_span(sent)} bytes a rank, expected "
-        f"{_span([rank['expected_sent'] for rank in last['traffic']])}; {_multiple(last)} f(N)Ψ, "
+        f"  sent an iteration   {span(sent)} bytes a rank, expected "
+        f"{span([rank['expected_sent'] for rank in last['traffic']])}; {_multiple(last)} f(N)Ψ, "
         f"claim {CLAIMED[config['strategy']].claim}Ψ",
-        f"  sent in all         {_span([rank['training'] for rank in record['totals']])} training, "
-        f"{_span([rank['control'] for rank in record['totals']])} control and "
-        f"{_span([rank['audit'] for rank in record['totals']])} audit bytes a rank",
+        f"  sent in all         {span([rank['training'] for rank in record['totals']])} training, "
+        f"{span([rank['control'] for rank in record['totals']])} control and "
+        f"{span([rank['audit'] for rank in record['totals']])} audit bytes a rank",
         f"  persistent          {_persistent_per_param(record):.4g} bytes a parameter",
         f"  peak                {_peak_per_param(record):.4g} bytes a parameter: {_peak(record)}",
         f"  parameters          {_identical(record)}",
@@ -113,8 +110,8 @@ def _comparison_table(document: Json) -> str:
                 f"{_persistent_per_param(record):.4g}",
                 f"{_peak_per_param(record):.4g}",
                 f"{CLAIMED[name].claim}Ψ",
-                _span([rank["expected_sent"] for rank in traffic]),
-                _span([sum(rank["sent"].values()) for rank in traffic]),
+                span([rank["expected_sent"] for rank in traffic]),
+                span([sum(rank["sent"].values()) for rank in traffic]),
                 _multiple(last),
                 f"{record['gathers_a_layer']:.3g}",
                 last["digests"][0][:8],
@@ -126,13 +123,13 @@ def _comparison_table(document: Json) -> str:
 
 
 def _persistent_per_param(record: Json) -> float:
-    """On the rank that keeps most."""
+    """Bytes a parameter that are kept between iterations, on the rank that keeps most."""
     most: int = max(sum(kept.values()) for kept in record["persistent"])
     return most / float(record["num_params"])
 
 
 def _peak_per_param(record: Json) -> float:
-    """On the rank that holds most."""
+    """Bytes a parameter that are held at once, on the rank that holds most."""
     most: int = max(peak["total"] for peak in record["peak"])
     return most / float(record["num_params"])
 
@@ -159,15 +156,10 @@ def _identical(record: Json) -> str:
 
 
 def _multiple(iteration: Json) -> str:
+    """Bytes sent as a multiple of f(N) Ψ, least and most over the ranks; a dash on one rank."""
     if iteration["multiple"] is None:
         return "-"
-    low, high = (f"{value:.3f}" for value in iteration["multiple"])
-    return low if low == high else f"{low}..{high}"
-
-
-def _span(values: Sequence[int]) -> str:
-    low, high = min(values), max(values)
-    return str(low) if low == high else f"{low}..{high}"
+    return span(iteration["multiple"], "{:.3f}".format)
 
 
 def _number(value: float | None, form: str = ".4f") -> str:

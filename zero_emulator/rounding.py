@@ -36,7 +36,7 @@ def rounding_errors(world_sizes: Sequence[int]) -> list[RoundingError]:
 
 
 def _error(num_ranks: int, wire: str) -> float:
-    """Of a sum that travels and is added in this dtype, and ends in BF16."""
+    """The relative error of a sum that travels and is added in this dtype, and ends in BF16."""
     rng = np.random.default_rng(0)
     shape = num_ranks, ELEMENTS
     gradients = rng.standard_normal(shape, np.float32).astype(dtype_of("bfloat16"))

@@ -52,7 +52,7 @@ def read_header(path: Path) -> tuple[Entry, ...]:
 
 
 def parse_header(header: bytes, name: str) -> tuple[Entry, ...]:
-    """The same from the JSON's own bytes."""
+    """The tensors of a header, from the bytes of its JSON."""
     try:
         declared = json.loads(header, object_pairs_hook=_without_repeats)
     except (ValueError, RecursionError) as error:

@@ -28,4 +28,4 @@ FAMILIES: dict[str, Callable[[Fields], Model]] = {
     "qwen3": qwen3,
     "qwen3_moe": qwen3_moe,
 }
-"""By the ``model_type`` of a Hugging Face config."""
+"""The table of families, by the ``model_type`` of a Hugging Face config."""

@@ -39,7 +39,7 @@ def gated_mlp(width: int, inner: int, *, name: str = "mlp", bias: bool = False) 
 
 
 def expert_mlps(number: int, width: int, inner: int) -> Tensors:
-    """The same, ``number`` times, to choose among."""
+    """The weights of ``number`` gated MLPs to choose among."""
     return (
         *experts("experts.gate_proj", number, width, inner),
         *experts("experts.up_proj", number, width, inner),
@@ -48,7 +48,7 @@ def expert_mlps(number: int, width: int, inner: int) -> Tensors:
 
 
 def head(vocabulary: int, width: int, *, tied: bool, bias: bool = False) -> Tensors:
-    """From the last width to a score a token; a tied one is the embedding once more."""
+    """The weight from the last width to a score a token; a tied one is the embedding once more."""
     bias_of_it = (Tensor("lm_head.bias", (vocabulary,)),) if bias else ()
     return (Tensor("lm_head.weight", (vocabulary, width), tied=tied), *bias_of_it)
 

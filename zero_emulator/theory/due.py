@@ -22,9 +22,9 @@ class Due(NamedTuple):
     """For clipping: not where a vote has put an end to the update."""
     digest: bool
     weight_bytes: int
-    """Of a number where all weights are gathered once more; 0 where they are not."""
+    """Bytes of a number where all weights are gathered once more; 0 where they are not."""
     gradient_bytes: int
-    """The same of gradients."""
+    """Bytes of a number where all gradients are gathered; 0 where they are not."""
 
     def calls(self, num_layers: int) -> int:
         """The collectives of all ranks, whatever they are for."""

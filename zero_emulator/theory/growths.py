@@ -44,9 +44,9 @@ class Samples(NamedTuple):
     widths: Sequence[int]
     """Numbers of a sample, as it comes in and after each layer; all layers but the last have a ReLU."""
     rows: Sequence[int]
-    """Of each micro-batch."""
+    """Rows of each micro-batch."""
     target_bytes: int
-    """Of a row."""
+    """Bytes of the target of a row."""
 
 
 class UpdateStep(NamedTuple):
@@ -72,7 +72,7 @@ class Passing:
     keep_views: KeepViews = "none"
 
     def growths(self, *, updates: bool) -> Iterator[Growth]:
-        """In the order in which a rank gets there; ``updates``: the iteration is not voted down."""
+        """All moments of growth, in a rank's order; ``updates``: the iteration is not voted down."""
         in_flight = 0  # bytes of reductions
         for micro_batch in range(len(self.samples.rows)):
             yield from self._forward(micro_batch, in_flight)
@@ -94,7 +94,7 @@ class Passing:
         yield Growth("forward", last, always + self._views(visit, after=True) + activations)
 
     def _backward(self, layer: int, micro_batch: int, in_flight: int) -> Generator[Growth, None, int]:
-        """Also returns what reductions hold in flight when the layer is done."""
+        """The moments of a layer's backward; returns the bytes that reductions hold in flight after it."""
         asked = self.strategy, self.precision, self.layers[layer]
         _, visit = visits(layer, micro_batch, len(self.layers))
         outputs = self._outputs(micro_batch)

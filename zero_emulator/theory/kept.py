@@ -36,7 +36,7 @@ def persistent_bytes(
 
 
 def _elements(strategy: str, kind: str, buffers: Sequence[Sizes], rank: int) -> int:
-    """Of the buffers, those that a rank keeps of this kind."""
+    """Elements of the buffers that a rank keeps of this kind of state."""
     if is_sharded(strategy, kind):
         return sum(sizes[rank] for sizes in buffers)
     return sum(map(sum, buffers))

@@ -6,7 +6,7 @@ from collectives.blocks import even_cut
 from zero_emulator.theory.rings import NOTHING, Flow, Sizes, ring_all_gather, ring_all_reduce
 
 CHECK_BYTES, VERSION_BYTES, SCALAR_BYTES, DIGEST_BYTES = 128, 8, 8, 16
-"""Of a rank's record in a call check, of a version, of a norm or a vote, of a digest."""
+"""Bytes of a rank's record in a call check, of a version, of a norm or a vote, of a digest."""
 
 
 def call_checks(calls: int, world_size: int, rank: int) -> Flow:

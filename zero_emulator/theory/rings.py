@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 Sizes = tuple[int, ...]
-"""Of a layer's blocks, in elements: one a rank."""
+"""Sizes of a layer's blocks in elements, one a rank."""
 
 
 class Flow(NamedTuple):
@@ -39,7 +39,7 @@ def ring_all_gather(sizes: Sizes, rank: int) -> Flow:
 
 
 def ring_all_reduce(sizes: Sizes, rank: int) -> Flow:
-    """A reduce-scatter and an all-gather."""
+    """Sends and receives what a reduce-scatter and an all-gather do."""
     return ring_reduce_scatter(sizes, rank) + ring_all_gather(sizes, rank)
 
 

@@ -15,7 +15,7 @@ class Updates(NamedTuple):
 
     moments: Moments
     pieces: int
-    """Of scratch, where it updates element by element: see ``scratch.py``."""
+    """Pieces of scratch, where it updates element by element: see ``scratch.py``."""
     whole_matrices: bool = False
     """Whether a matrix is updated as a whole: ranks that share one gather its update."""
 
@@ -27,7 +27,7 @@ UPDATES = {
     "adamw": Updates(Moments(2, 2), pieces=2),
     "muon": Updates(Moments(1, 2), pieces=2, whole_matrices=True),
 }
-"""By optimizer; Muon leaves to AdamW what is no matrix."""
+"""The table of optimizers in closed form; Muon leaves to AdamW what is no matrix."""
 
 
 def find_updates(optimizer: str, momentum: float | None) -> Updates:
