@@ -30,13 +30,14 @@ def _describe_run(run: Json) -> str:
         ]
         for step in steps
     ]
-    head = ["step", "kind", "bytes", "sum", f"x {run['weight_bytes']}Ψ", "whole run"]
+    head = ["step", "kind", "bytes", "sum", "x Ψ", "whole run"]
     return "\n".join(
         [
             f"{run['strategy']}, {run['num_params']} parameters on {counted(run['world_size'], 'rank')}: "
             f"what {_who(run)} sends in iteration {run['iteration']} of {run['iterations']}, "
             f"and why not {run['claim']}",
             format_table(head, rows, right=(2, 3, 4, 5)),
+            f"x Ψ: as a multiple of {run['num_params']} weights of {run['weight_bytes']} bytes",
             *(f"{step['name']}: {step['why']}" for step in steps),
             f"counted in iteration {run['iteration']}: {_kinds(run['counted'])}",
             f"counted in the whole run: {_kinds(run['totals'])}",

@@ -1,5 +1,7 @@
 """What a person reads after a run: pure functions of run records."""
 
+from collections.abc import Collection
+
 from collectives.table import counted, format_table
 from zero_emulator.documents import Json
 from zero_emulator.meter import PASSING, Moment, describe_kinds
@@ -26,6 +28,7 @@ def describe_run(record: Json) -> str:
         f"  peak                {_peak_per_param(record):.4g} bytes a parameter: {_peak(record)}",
         f"  parameters          {_identical(record)}",
         *_skipped(record),
+        *(f"  {note}" for note in _claims_note(config, (config["strategy"],))),
         f"verdict {record['verdict']}",
     ]
     return "\n".join(lines + [f"  {fault}" for fault in record["faults"]])
@@ -68,19 +71,19 @@ def _setting(record: Json) -> str:
     )
 
 
-def _claims_note(config: Json) -> list[str]:
-    """Why the multiples are not those of the claims, where they are not."""
+def _claims_note(config: Json, strategies: Collection[str] = CLAIMED) -> list[str]:
+    """Why the multiples of these strategies are not those of the claims, where they are not."""
     many = config["micro_batches"]
     notes = []
-    passes = {name: _passes(name, many) for name in CLAIMED}
+    passes = {name: _passes(name, many) for name in strategies}
     more = [f"{name} sends {times}Ψ" for name, times in passes.items() if times != CLAIMED[name].claim]
     if more:
         notes.append(f"the claims are for one micro-batch: with {many} {', '.join(more)}")
-    if UPDATES[config["optimizer"]].whole_matrices and config["cut"] == "even":
-        sharers = ", ".join(name for name in CLAIMED if is_sharded(name, "moment"))
-        notes.append(f"{config['optimizer']}: {sharers} also gather the updates of matrices that ranks share")
-    if config["keep_views"] != "none":
-        gatherers = ", ".join(name for name in CLAIMED if is_sharded(name, "weight"))
+    sharers = ", ".join(name for name in strategies if is_sharded(name, "moment"))
+    if UPDATES[config["optimizer"]].whole_matrices and config["cut"] == "even" and sharers:
+        notes.append(f"{config['optimizer']}: {sharers} gather the updates of matrices that ranks share, too")
+    gatherers = ", ".join(name for name in strategies if is_sharded(name, "weight"))
+    if config["keep_views"] != "none" and gatherers:
         notes.append(f"views that stay from forward to backward: fewer gathers than claimed in {gatherers}")
     return notes
 

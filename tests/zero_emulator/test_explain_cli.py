@@ -42,7 +42,7 @@ def explain(monkeypatch: Any, capsys: Any, tmp_path: Path, toy: Dataset) -> Any:
 # Layers of 24 and 15 numbers of 8 bytes, blocks of 12 and 12, 8 and 7.
 ZERO3 = """\
 zero3, 39 parameters on 2 ranks: what a rank (least..most) sends in iteration 2 of 2, and why not 3Ψ
-step           kind           bytes         sum          x 8Ψ   whole run
+step           kind           bytes         sum           x Ψ   whole run
 claim          training        +936         936         3.000       +1872
 f(N)           training        -468         468         1.500        -936
 uneven blocks  training      -4..+4    464..472  1.487..1.513      -8..+8
@@ -50,6 +50,7 @@ call checks    control        +1280  1744..1752  5.590..5.615       +2304
 versions       control          +16  1760..1768  5.641..5.667         +32
 digest         audit            +16  1776..1784  5.692..5.718         +32
 weights        audit     +152..+160  1928..1944  6.179..6.231  +152..+160
+x Ψ: as a multiple of 39 weights of 8 bytes
 claim: 3 x 39 parameters in float64, 8 bytes each: gradients travel once, and weights twice
 f(N): in a pass of the ring a rank sends 1 of 2 blocks, never the whole
 uneven blocks: --cut even: blocks differ, and so do ranks by the one block that each does not send
@@ -64,7 +65,7 @@ the steps add up to every counted byte, on all ranks in all iterations
 
 RANK_1 = """\
 zero3, 39 parameters on 2 ranks: what rank 1 sends in iteration 1 of 2, and why not 3Ψ
-step           kind      bytes   sum   x 8Ψ  whole run
+step           kind      bytes   sum    x Ψ  whole run
 claim          training   +936   936  3.000      +1872
 f(N)           training   -468   468  1.500       -936
 uneven blocks  training     -4   464  1.487         -8
