@@ -1,5 +1,7 @@
 """The README's outputs are what its commands print."""
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -8,7 +10,15 @@ import pytest
 from collectives import cli as collectives_cli
 from zero_emulator import cli as zero_cli
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+LAUNCH = {  # as in test_mpi_session.py
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    "PYTHONPATH": str(ROOT),
+}
 
 
 def shown(command: str) -> str:
@@ -44,6 +54,50 @@ def test_the_explained_run_is_the_one_in_the_readme(monkeypatch, capsys, tmp_pat
             zero_cli.main()
         assert ended.value.code == 0
         assert capsys.readouterr().out.strip() == shown(command)
+
+
+def sample(name: str) -> str:
+    """The program that the README calls by this name."""
+    return README.partition(f"`{name}`")[2].partition("```python\n")[2].partition("```")[0]
+
+
+def test_an_algorithm_of_ones_own_runs_and_is_proved_as_the_readme_shows(
+    monkeypatch, capsys, tmp_path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("star.py").write_text(sample("star.py"))
+    ran = subprocess.run(
+        [sys.executable, "star.py"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env=os.environ | LAUNCH,
+    )
+    assert ran.stdout.strip() == shown("python star.py")
+    command = "collectives verify star.py:star --collective all_gather --ranks 1-8"
+    monkeypatch.setattr(sys, "argv", command.split())
+    with pytest.raises(SystemExit):
+        collectives_cli.main()
+    assert capsys.readouterr().out.strip() == shown(command)
+
+
+def test_a_program_of_ones_own_counts_on_real_ranks_as_the_readme_shows(tmp_path) -> None:
+    (tmp_path / "reduce.py").write_text(sample("reduce.py"))
+    mpiexec = Path(sys.executable).with_name("mpiexec")
+    command = [mpiexec, "-n", "2", sys.executable, "-m", "mpi4py", "reduce.py"]
+    ran = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=True, cwd=tmp_path, env=os.environ | LAUNCH
+    )
+    expected = shown(".venv/bin/mpiexec -n 2 .venv/bin/python -m mpi4py reduce.py")
+    assert sorted(ran.stdout.splitlines()) == expected.splitlines()
+
+
+def test_the_ring_in_the_readme_is_the_ring() -> None:
+    ring = (ROOT / "collectives" / "algorithms" / "ring.py").read_text()
+    body = README.partition("def all_gather(rank, world_size):\n")[2].partition("```")[0]
+    assert body.strip()
+    assert body in ring
 
 
 def test_the_demo_shows_the_bytes_in_the_readme(monkeypatch, capsys) -> None:
