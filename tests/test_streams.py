@@ -12,6 +12,7 @@ TRAIN = "zero_emulator train --ranks 2 --iterations 2 --hidden 4 --quiet --trans
 COMMANDS = ("collectives show ring all_gather", f"{TRAIN} threads", f"{TRAIN} mpi")
 WRONG = ("collectives show star all_gather", f"{TRAIN} threads --lr -1", f"{TRAIN} mpi --lr -1")
 VERDICT = "verdict pass\n"
+ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
 
 pytestmark = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /
 def run(command: str, streams: str) -> tuple[int, str, str]:
     done = subprocess.run(
         ["sh", "-c", f"exec {sys.executable} -m {command} {streams}"],
-        env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=60,
+        env=ENVIRONMENT, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
 
@@ -40,7 +41,7 @@ def test_a_stdout_that_nobody_reads_is_noticed_before_any_rank_starts(command: s
     os.close(reader)
     done = subprocess.run(
         [sys.executable, "-m", *command.split(), "--record", f"{tmp_path}/run.json"],
-        env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=writer, stderr=subprocess.PIPE, text=True,
+        env=ENVIRONMENT, stdout=writer, stderr=subprocess.PIPE, text=True,
         timeout=60,
     )  # fmt: skip
     os.close(writer)
