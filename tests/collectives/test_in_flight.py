@@ -24,6 +24,7 @@ MEETINGS: dict[str, Callable[[Communicator], Any]] = {
 
 
 @pytest.mark.ranks(min=2)
+@pytest.mark.few_sizes
 @pytest.mark.parametrize("meeting", MEETINGS)
 def test_works_move_on_while_a_rank_meets_the_others(run_ranks, meeting: str) -> None:
     def body(comm: Communicator) -> None:

@@ -9,6 +9,7 @@ from zero_emulator.expected_memory import expected_peak, expected_persistent
 
 @pytest.mark.parametrize("keep_views", ["none", "all"])
 @pytest.mark.parametrize("prefetch", [0, 1, 2])
+@pytest.mark.parametrize("world_size", [2])  # each rank is a process that computes: more are no other case
 def test_tracemalloc_agrees_within_three_percent(run_ranks, traced, wide, prefetch: int, keep_views) -> None:
     config = RunConfig(
         strategy="zero3", hidden=(1024,) * 3, batch_size=32,

@@ -118,7 +118,7 @@ def test_a_matrix_keeps_12_bytes_a_parameter(strategy: str, formula: Any, world_
 
 @pytest.mark.parametrize("precision", ["fp64", "bf16", "fp16", "bf16+fp32grad"])
 @pytest.mark.parametrize("padding", ["none", "rows"])
-@pytest.mark.parametrize("world_size", [1, 2, 3, 5])
+@pytest.mark.parametrize("world_size", [1, 3])
 def test_every_strategy_passes_its_audits_with_the_same_bits(
     train: Any, toy: Dataset, precision: str, padding: str
 ) -> None:
