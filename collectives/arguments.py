@@ -1,7 +1,8 @@
 """What a collective call is given, checked: a fault is a ValueError with the numbers and the way out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from enum import Enum
+from functools import lru_cache
 from numbers import Integral, Real
 from operator import index
 from typing import Any, Final
@@ -9,10 +10,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from collectives.algorithms import Algorithm, check_commutes
+from collectives.algorithms import Algorithm, check_commutes, check_knows_sizes
 from collectives.blocks import even_cut
 from collectives.engine import Binding
 from collectives.operators import Operator
+from collectives.promises import Collective, Sizes
 from collectives.transports.base import Transport
 
 Array = npt.NDArray[Any]
@@ -43,7 +45,7 @@ def check_settings(transport: Any, time_limit: Any, chunk_bytes: Any) -> None:
         raise ValueError(f"chunks of {chunk_bytes!r} bytes: give 1 or more, or None for one chunk a block")
 
 
-def flat(name: str, array: Array) -> Array:
+def flat(name: str, array: Any) -> Array:
     """The array as one row of numbers: a view, never a copy."""
     if not isinstance(array, np.ndarray):
         raise ValueError(f"the {name} is of type {type(array).__name__}: give a NumPy array of numbers")
@@ -71,17 +73,68 @@ def is_number(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "biufc" or dtype.isbuiltin == TAUGHT
 
 
-def block_sizes(total: int, world_size: int, sizes: Sequence[int] | None) -> tuple[int, ...]:
-    """The elements of each rank's block: those given, or an even cut of all."""
+def find_sizes(algorithm: Algorithm, rank: int, world_size: int, largest: int, sizes: Any) -> Sizes:
+    """The elements of each block: those given, or what the ``largest`` of this rank's arrays holds, cut.
+
+    Evenly, where every rank has an array of all the blocks; else into equal ones, which all ranks know.
+    """
+    collective = algorithm.collective
+    if collective.empty:
+        return (0,) * world_size
+    if sizes is None and _all_see_all(collective, world_size):
+        return even_cut(largest, world_size)
     if sizes is None:
-        return even_cut(total, world_size)
-    try:
-        cut = tuple(index(size) for size in sizes)
-    except TypeError:
-        raise ValueError(f"block sizes {sizes!r}: give a whole number of elements for each rank") from None
-    if len(cut) != world_size or min(cut) < 0:
+        starts, ends = collective.starts_with(rank, world_size), collective.ends_with(rank, world_size)
+        row = (_equal_cut(collective, largest, max(len(starts), len(ends))),) * world_size
+        return (row,) * world_size if collective.by_pair else row
+    if collective.by_pair:
+        rows = _row(sizes, "a row of numbers", world_size, lambda row: row)
+        found: Sizes = tuple(_numbers(row, world_size, True) for row in rows)
+    else:
+        found = _numbers(sizes, world_size, may_lack=not _all_see_all(collective, world_size))
+    unknown = next((block for block, size in collective.block_sizes(found).items() if size is None), None)
+    if unknown is not None:
+        check_knows_sizes(algorithm, unknown)
+    return found
+
+
+@lru_cache(maxsize=256)
+def _all_see_all(collective: Collective, world_size: int) -> bool:
+    """Whether every rank has an array of all the blocks, so that all cut it alike."""
+    return (
+        all(
+            len(collective.starts_with(rank, world_size)) == world_size
+            or len(collective.ends_with(rank, world_size)) == world_size
+            for rank in range(world_size)
+        )
+        and not collective.by_pair
+    )
+
+
+def _equal_cut(collective: Collective, total: int, num_blocks: int) -> int:
+    if total % num_blocks:
+        raise ValueError(
+            f"{total} elements are not {num_blocks} equal blocks for {collective.name}: give the sizes of all"
+        )
+    return total // num_blocks
+
+
+def _numbers(sizes: Any, world_size: int, may_lack: bool) -> tuple[int | None, ...]:
+    what = "a whole number of elements"
+    cut = _row(sizes, what, world_size, lambda size: None if may_lack and size is None else index(size))
+    if any(size is not None and size < 0 for size in cut):
         raise ValueError(f"block sizes {cut} for {world_size} ranks: one a rank, 0 or more")
     return cut
+
+
+def _row(values: Any, what: str, world_size: int, read: Callable[[Any], Any]) -> tuple[Any, ...]:
+    try:
+        row = tuple(map(read, values))
+    except TypeError:
+        raise ValueError(f"block sizes {values!r}: give {what} for each rank") from None
+    if len(row) != world_size:
+        raise ValueError(f"block sizes {row} for {world_size} ranks: one a rank, 0 or more")
+    return row
 
 
 def check_operator(algorithm: Algorithm, operator: Operator | None) -> None:
@@ -100,10 +153,11 @@ def check_arrays(
         )
     if not result.flags.writeable:
         raise ValueError(f"{algorithm}: the output is read-only: pass an array that may be written")
-    if result.size != binding.output_size or (not in_place and source.size != binding.input_size):
+    num_given = 0 if in_place and not binding.input_size else source.size
+    if result.size != binding.output_size or num_given != binding.input_size:
         raise ValueError(
             f"{algorithm}: the blocks need {binding.input_size or 'no'} elements of input and "
-            f"{binding.output_size} of output, there are {0 if in_place else source.size} and {result.size}"
+            f"{binding.output_size} of output, there are {num_given} and {result.size}"
         )
     if not in_place and np.may_share_memory(source, result):
         raise ValueError(f"{algorithm}: input and output share memory: pass IN_PLACE as the input")

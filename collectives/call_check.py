@@ -15,6 +15,7 @@ from collectives.algorithms import Algorithm, find_algorithm
 from collectives.bindings import Bindings
 from collectives.engine import place, walk
 from collectives.ledger import Call, Origin
+from collectives.promises import Sizes, all_sizes
 from collectives.schedule import ScheduleError
 from collectives.transports.base import Pending, Transport
 
@@ -27,13 +28,17 @@ class CallMismatchError(ValueError):
 
 
 def describe(
-    algorithm: Algorithm, operator: str | None, dtype: np.dtype[Any], sizes: tuple[int, ...], num_chunks: int
+    algorithm: Algorithm, operator: str | None, dtype: np.dtype[Any], sizes: Sizes, num_chunks: int
 ) -> bytes:
-    """The record of a call."""
+    """The record of a call; ``sizes`` is empty where ranks do not all know them."""
     kind = dtype.name if dtype.isnative else dtype.str
-    what = f"{algorithm.collective.name}({', '.join(filter(None, (operator, kind, algorithm.name)))})"
+    root = None if algorithm.collective.root is None else f"root {algorithm.collective.root}"
+    what = f"{algorithm.collective.name}({', '.join(filter(None, (operator, kind, algorithm.name, root)))})"
+    if not sizes:
+        return _record(what)
+    numbers = all_sizes(sizes)
     chunks = f" in {num_chunks} chunks each" if num_chunks > 1 else ""
-    text = f"{what} of {sum(sizes)} elements{chunks}, in blocks of {', '.join(map(str, sizes))}"
+    text = f"{what} of {sum(numbers)} elements{chunks}, in blocks of {', '.join(map(str, numbers))}"
     return _record(text)
 
 

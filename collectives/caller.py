@@ -1,34 +1,38 @@
 """One call, from its arguments to messages in flight: settled, compared with the other ranks', started."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from collectives.algorithms import Algorithm, find_algorithm
+from collectives.algorithms import Algorithm, at_root, find_algorithm
 from collectives.arguments import (
     Array,
     InPlace,
-    block_sizes,
     check_arrays,
     check_operator,
     check_settings,
+    find_sizes,
     flat,
 )
 from collectives.bindings import Bindings
 from collectives.call_check import CallMismatchError, describe, describe_refusal
-from collectives.engine import place
+from collectives.engine import place, staged
 from collectives.ledger import Call, Label
 from collectives.operators import Operator, find_operator
 from collectives.prepared import PreparedCollective
+from collectives.promises import Collective, Sizes, all_sizes
 from collectives.settling import keep_tags, take_tags
 from collectives.transports.base import Transport, TransportError
 from collectives.work import CollectiveTimeoutError, Work
 
 MAX_CHUNKS = 1024
 """Of a block, and so lanes of a call: chunks grow beyond ``chunk_bytes`` rather than use up MPI's tags."""
+
+
+NOTHING: Array = np.empty(0, np.uint8)
 
 
 def new_bytes(number: int) -> Array:
@@ -40,11 +44,12 @@ class Request(NamedTuple):
     """What the caller has asked for, not yet looked at."""
 
     collective: str
-    algorithm: str | Algorithm
-    input: Array | InPlace
-    output: Array
-    sizes: Sequence[int] | None
-    operator: str | Operator
+    algorithm: str | Algorithm | None
+    input: Array | InPlace | None
+    output: Array | None
+    sizes: Any = None
+    operator: str | Operator = "sum"
+    root: Any = None
 
 
 class Caller:
@@ -89,22 +94,35 @@ class Caller:
     ) -> tuple[PreparedCollective, Array]:
         """The call with all its places, and the scratch memory that it works in."""
         algorithm = find_algorithm(request.algorithm, request.collective)
+        if algorithm.collective.root is not None:
+            algorithm = at_root(algorithm, request.root, self.world_size)
         operator = find_operator(request.operator) if algorithm.collective.reduces else None
         check_operator(algorithm, operator)
         in_place = isinstance(request.input, InPlace)
-        result = flat("output", request.output)
-        source = result if isinstance(request.input, InPlace) else flat("input", request.input)
-        sizes = block_sizes(max(source.size, result.size), self.world_size, request.sizes)
-        num_chunks = self._num_chunks(sizes, result.itemsize)
-        binding = self._bindings.get(algorithm, self.rank, sizes, result.itemsize, in_place, num_chunks)
+        source, result = self._arrays(request, algorithm.collective)
+        largest = max(source.size, result.size)
+        sizes = find_sizes(algorithm, self.rank, self.world_size, largest, request.sizes)
+        # Ranks that know different sizes can neither compare them nor cut by them.
+        shared = () if algorithm.own_sizes and request.sizes is not None else sizes
+        num_chunks = self._num_chunks(shared, result.itemsize)
+        # In place, the blocks of an all-to-all come to lie where others have not yet left.
+        stages = in_place and algorithm.collective.by_pair
+        binding = self._bindings.get(
+            algorithm, self.rank, sizes, result.itemsize, in_place and not stages, num_chunks
+        )
         check_arrays(algorithm, binding, source, result, in_place)
 
-        scratch = self.allocate(binding.scratch_size * result.itemsize)
+        num_staged = binding.input_size if stages else 0
+        scratch = self.allocate((binding.scratch_size + num_staged) * result.itemsize)
         slots = scratch.view(result.dtype)
+        if stages:
+            source = slots[binding.scratch_size :]
         lanes = tuple(place(rounds, slots, result, source, operator) for rounds in binding.lanes)
+        if stages:
+            lanes = staged(lanes, partial(np.copyto, source, result))
         record = None
         if self.check and self.world_size > 1:
-            record = self._describe(algorithm, operator and operator.name, result.dtype, sizes, num_chunks)
+            record = self._describe(algorithm, operator and operator.name, result.dtype, shared, num_chunks)
         tag = get_tags(self.transport, 1 + num_chunks, self.time_limit)  # for the check, and for each lane
         new_call = partial(self._new_call, request.collective, algorithm.name)
         prepared = PreparedCollective(
@@ -112,10 +130,26 @@ class Caller:
         )
         return prepared, scratch
 
-    def _num_chunks(self, sizes: Sequence[int], itemsize: int) -> int:
+    def _arrays(self, request: Request, collective: Collective) -> tuple[Array, Array]:
+        """Input and output, flat; in place, the output twice. What a rank has no use for is not looked at."""
+        starts = collective.starts_with(self.rank, self.world_size)
+        ends = collective.ends_with(self.rank, self.world_size)
+        if isinstance(request.input, InPlace):
+            result = flat("output", request.output)
+            return result, result
+        if not starts:
+            result = flat("output", request.output)
+            return result[:0], result
+        if not ends:
+            source = flat("input", request.input)
+            return source, source[:0]
+        result = flat("output", request.output)
+        return flat("input", request.input), result
+
+    def _num_chunks(self, sizes: Sizes, itemsize: int) -> int:
         if self.chunk_bytes is None:
             return 1
-        return min(MAX_CHUNKS, max(1, -(-max(sizes) * itemsize // self.chunk_bytes)))
+        return min(MAX_CHUNKS, max(1, -(-max(all_sizes(sizes), default=0) * itemsize // self.chunk_bytes)))
 
     def _new_call(self, collective: str, algorithm: str) -> Call:
         self._num_calls += 1

@@ -8,14 +8,14 @@ from typing import NoReturn
 
 import click
 
-from collectives.algorithms import ALGORITHMS, Algorithm, find_algorithm
+from collectives.algorithms import ALGORITHMS, Algorithm, at_root, find_algorithm
 from collectives.command import EXIT_REFUTED, run_command
 from collectives.promises import COLLECTIVES
 from collectives.schedule import ScheduleError
 from collectives.show import show, show_fault
 from collectives.table import counted
 from collectives.user_file import is_user_file, load_algorithm
-from collectives.verify import Proof, verify
+from collectives.verify import MOST_ROOTS, Proof, roots, verify
 
 MOST_RANKS = 1024
 """A proof takes time with the square of the world size, minutes for this one."""
@@ -42,14 +42,18 @@ def commands() -> None:
 @click.argument("algorithm")
 @click.argument("collective")
 @click.option("--ranks", type=click.IntRange(1, MOST_RANKS), default=4, show_default=True, help="World size.")
-def show_command(algorithm: str, collective: str, ranks: int) -> None:
+@click.option("--root", type=click.IntRange(0), help="Of a rooted collective; 0 unless you say so.")
+def show_command(algorithm: str, collective: str, ranks: int, root: int | None) -> None:
     """Print the schedule of ALGORITHM for COLLECTIVE as a table, such as `show ring all_gather`.
 
     2>1 sends block 2 to rank 1; 0<3 receives block 0 from rank 3; 0<3+ combines it with what is there.
     ALGORITHM may be your own, FILE.py:FUNCTION.
     """
     with _usage():
-        text = show(_find(algorithm, collective), ranks)
+        found = _find(algorithm, collective)
+        if root is not None:
+            found = at_root(found, root, ranks)
+        text = show(found, ranks)
     click.echo(text)
 
 
@@ -75,11 +79,13 @@ def verify_command(algorithm: str | None, collective: str | None, ranks: range, 
             click.echo(f"no claim {one} on {_sizes(ranks)}: it needs a world size that is {one.limit.words}")
             continue
         for world_size in sizes:
-            proof = _prove(one, world_size)
+            for root in roots(one, world_size):
+                proof = _prove(one.at(root), world_size)
         least = f" that are {one.limit.words}" if len(sizes) < len(ranks) else ""
         num_blocks = max(map(len, proof.sent)) / one.parts
         click.echo(
-            f"proved   {one} on {_sizes(ranks)}{least}, {counted(max(proof.steps), 'step')} and "
+            f"proved   {one} on {_sizes(ranks)}{least}{_roots(one, sizes[-1])}, "
+            f"{counted(max(proof.steps), 'step')} and "
             f"{num_blocks:g} blocks sent on {sizes[-1]}"
         )
 
@@ -97,6 +103,14 @@ def _prove(algorithm: Algorithm, world_size: int) -> Proof:
 
 def _sizes(ranks: range) -> str:
     return f"{ranks[0]} to {ranks[-1]} ranks" if len(ranks) > 1 else counted(ranks[0], "rank")
+
+
+def _roots(algorithm: Algorithm, world_size: int) -> str:
+    proved = roots(algorithm, world_size)
+    if proved == [None]:
+        return ""
+    more = "" if world_size == len(proved) else f" up to {MOST_ROOTS} ranks, {len(proved)} beyond"
+    return f", every root{more}"
 
 
 def _choose(name: str | None, collective: str | None, in_order: bool) -> list[Algorithm]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from collectives.algorithms import Algorithm
 from collectives.arguments import IN_PLACE, Array, InPlace
-from collectives.caller import Caller, Request, new_bytes
+from collectives.caller import NOTHING, Caller, Request, new_bytes
 from collectives.ledger import Label
 from collectives.meetings import exchange, split
 from collectives.operators import Operator
@@ -63,7 +63,7 @@ class Communicator(Caller):
         input: block ``rank``, sizes[rank] elements; IN_PLACE: it stands in the output already.
         output: sum(sizes) elements.
         """
-        return self._start(Request("all_gather", algorithm, input, output, sizes, "sum"))
+        return self._start(Request("all_gather", algorithm, input, output, sizes))
 
     def reduce_scatter(
         self,
@@ -93,21 +93,126 @@ class Communicator(Caller):
         """All ranks' inputs, reduced, on every rank: sum(sizes) elements in input and output."""
         return self._start(Request("all_reduce", algorithm, input, output, sizes, operator))
 
-    def prepare(
+    def broadcast(
         self,
-        collective: str,
+        buffer: Array,
+        *,
+        root: int = 0,
+        sizes: Sequence[int] | None = None,
+        algorithm: str | Algorithm = "binomial",
+    ) -> Work:
+        """The root's buffer, on every rank: sum(sizes) elements everywhere."""
+        return self._start(Request("broadcast", algorithm, IN_PLACE, buffer, sizes, root=root))
+
+    def reduce(
+        self,
+        input: Array | InPlace,
+        output: Array | None,
+        *,
+        root: int = 0,
+        operator: str | Operator = "sum",
+        sizes: Sequence[int] | None = None,
+        algorithm: str | Algorithm = "binomial",
+    ) -> Work:
+        """All ranks' inputs, reduced, on the root: sum(sizes) elements. Elsewhere the output may be None."""
+        return self._start(Request("reduce", algorithm, input, output, sizes, operator, root))
+
+    def gather(
+        self,
+        input: Array | InPlace,
+        output: Array | None,
+        *,
+        root: int = 0,
+        sizes: Sequence[int | None] | None = None,
+        algorithm: str | Algorithm = "binomial",
+    ) -> Work:
+        """Every rank's block, on the root; without ``sizes`` they are equal.
+
+        input: block ``rank``; IN_PLACE on the root: it stands in the output already.
+        output: sum(sizes) elements on the root; elsewhere it may be None.
+        A size may be None where this rank does not know it: for the algorithm direct.
+        """
+        return self._start(Request("gather", algorithm, input, output, sizes, root=root))
+
+    def scatter(
+        self,
+        input: Array | InPlace | None,
+        output: Array,
+        *,
+        root: int = 0,
+        sizes: Sequence[int | None] | None = None,
+        algorithm: str | Algorithm = "binomial",
+    ) -> Work:
+        """The root's block ``rank``; without ``sizes`` they are equal.
+
+        input: sum(sizes) elements on the root; elsewhere it may be None. output: sizes[rank] elements.
+        IN_PLACE on the root: the output has all the blocks, its own among them.
+        A size may be None where this rank does not know it: for the algorithm direct.
+        """
+        return self._start(Request("scatter", algorithm, input, output, sizes, root=root))
+
+    def all_to_all(
+        self,
+        input: Array | InPlace,
+        output: Array,
+        *,
+        sizes: Sequence[Sequence[int | None]] | None = None,
+        algorithm: str | Algorithm = "pairwise",
+    ) -> Work:
+        """From every rank the block that it has for this one; without ``sizes`` they are equal.
+
+        ``sizes[s][d]``: the elements of the block that rank s has for rank d; None where this rank does not
+        know it: for the algorithm direct.
+        input: the blocks for ranks 0, 1 and so on. output: those from ranks 0, 1 and so on. IN_PLACE: the
+        output is both, of as many elements; it is copied first.
+        """
+        return self._start(Request("all_to_all", algorithm, input, output, sizes))
+
+    def barrier(self, *, algorithm: str | Algorithm = "dissemination") -> Work:
+        """Nothing, but not before every rank has come."""
+        return self._start(Request("barrier", algorithm, NOTHING, NOTHING))
+
+    def scan(
+        self,
         input: Array | InPlace,
         output: Array,
         *,
         operator: str | Operator = "sum",
         sizes: Sequence[int] | None = None,
-        algorithm: str | Algorithm = "ring",
+        algorithm: str | Algorithm = "recursive_doubling",
+    ) -> Work:
+        """The inputs of ranks 0 to ``rank``, reduced: sum(sizes) elements in input and output."""
+        return self._start(Request("scan", algorithm, input, output, sizes, operator))
+
+    def exscan(
+        self,
+        input: Array | InPlace,
+        output: Array | None,
+        *,
+        operator: str | Operator = "sum",
+        sizes: Sequence[int] | None = None,
+        algorithm: str | Algorithm = "recursive_doubling",
+    ) -> Work:
+        """The inputs of ranks 0 to ``rank`` - 1, reduced. Rank 0's output is left alone, and may be None."""
+        return self._start(Request("exscan", algorithm, input, output, sizes, operator))
+
+    def prepare(
+        self,
+        collective: str,
+        input: Array | InPlace | None = NOTHING,
+        output: Array | None = NOTHING,
+        *,
+        root: int = 0,
+        operator: str | Operator = "sum",
+        sizes: Sequence[Any] | None = None,
+        algorithm: str | Algorithm | None = None,
     ) -> PreparedCollective:
         """The same call settled once, to be started many times: arguments as of the method of that name.
 
-        It keeps its tags and its scratch memory for good.
+        The algorithm is the first of the table unless one is named. A broadcast takes its buffer as the
+        output, with IN_PLACE as the input. It keeps its tags and its scratch memory for good.
         """
-        return self._keep(Request(collective, algorithm, input, output, sizes, operator))
+        return self._keep(Request(collective, algorithm, input, output, sizes, operator, root))
 
     def split(self, color: int | None, key: int = 0) -> "Communicator | None":
         """A Communicator with the same settings among the ranks of the same color, ordered by key, then rank.

@@ -18,7 +18,7 @@ from collectives.blocks import bounds, even_cut
 from collectives.ledger import Call, Origin
 from collectives.operators import Operator
 from collectives.plan import INPUT, OUTPUT, Move, Plan, Region, Round, make_plan
-from collectives.promises import Blocks
+from collectives.promises import Blocks, Sizes
 from collectives.schedule import Block
 from collectives.transports.base import Pending, Transport
 
@@ -45,7 +45,7 @@ class BoundMove(NamedTuple):
 
 
 class BoundRound(NamedTuple):
-    """A round in numbers. Messages without bytes are left out, at both ends alike."""
+    """A round in numbers. Messages without bytes are left out, at both ends alike, but for signals."""
 
     pack: tuple[BoundMove, ...]
     sends: tuple[tuple[int, int, int, int], ...]  # (peer, buffer, first byte, last byte + 1)
@@ -68,27 +68,20 @@ def _plan(algorithm: Algorithm, rank: int, world_size: int, in_place: bool, in_c
     ends = algorithm.promise.ends_with(rank, world_size)
     if in_place:
         starts, ends = (), max(starts, ends, key=len)
-    return make_plan(algorithm.schedule(rank, world_size), starts, ends, in_chunks=in_chunks)
+    return make_plan(algorithm.steps(rank, world_size), starts, ends, in_chunks=in_chunks)
 
 
 def bind(
-    algorithm: Algorithm, rank: int, sizes: tuple[int, ...], itemsize: int, in_place: bool, num_chunks: int
+    algorithm: Algorithm, rank: int, sizes: Sizes, itemsize: int, in_place: bool, num_chunks: int
 ) -> Binding:
     """The binding of one rank's plan to blocks of ``sizes`` elements of ``itemsize`` bytes.
 
-    ValueError if the algorithm is not for so many ranks.
+    ``sizes``: as of ``Collective.block_sizes``. ValueError if the algorithm is not for so many ranks, or
+    moves a block whose size is not known.
     """
     check_limit(algorithm, len(sizes))
     plan = _plan(algorithm, rank, len(sizes), in_place, num_chunks > 1)
-    size_of = algorithm.block_sizes(sizes)
-    touched = {
-        block for one in plan.rounds for _, region in (*one.sends, *one.recvs) for block in region.blocks
-    }
-    for block in (*plan.input_blocks, *plan.output_blocks, *touched):
-        if block not in size_of:
-            raise ValueError(
-                f"{algorithm} names block {block!r}: the engine runs blocks 0 to {len(sizes) - 1}, one a rank"
-            )
+    size_of = _sizes(algorithm, rank, sizes, plan)
     chunks_of = {block: bounds(even_cut(size, num_chunks)) for block, size in size_of.items()}
     lanes = []
     scratch_size = 0
@@ -105,11 +98,32 @@ def bind(
                 (OUTPUT, _starts(size_of, plan.output_blocks)),
             )
         }
-        binder = _Binder(chunk_of, starts_at, slots, itemsize)
+        binder = _Binder(chunk_of, starts_at, slots, itemsize, algorithm.collective.empty)
         lanes.append(tuple(binder.round(one) for one in plan.rounds))
     return Binding(
         tuple(lanes), _total(size_of, plan.input_blocks), _total(size_of, plan.output_blocks), scratch_size
     )
+
+
+def _sizes(algorithm: Algorithm, rank: int, sizes: Sizes, plan: Plan) -> dict[Block, int]:
+    """The elements of each block that the plan has to do with."""
+    size_of = algorithm.block_sizes(sizes)
+    moved = (
+        block for one in plan.rounds for _, region in (*one.sends, *one.recvs) for block in region.blocks
+    )
+    found = {}
+    for block in (*plan.input_blocks, *plan.output_blocks, *moved):
+        if block not in size_of:
+            raise ValueError(
+                f"{algorithm} names block {block!r}: the engine runs blocks 0 to {len(sizes) - 1}, one a rank"
+            )
+        size = size_of[block]
+        if size is None:
+            raise ValueError(
+                f"{algorithm} moves block {block!r} through rank {rank}, where its size is None: give it"
+            )
+        found[block] = size
+    return found
 
 
 def _total(size_of: Mapping[Block, int], blocks: Blocks) -> int:
@@ -128,6 +142,7 @@ class _Binder(NamedTuple):
     starts_at: Mapping[int, Mapping[Block, int]]
     slots: list[int]
     itemsize: int
+    keeps_empty: bool
 
     def round(self, one: Round) -> BoundRound:
         return BoundRound(
@@ -152,7 +167,7 @@ class _Binder(NamedTuple):
         return tuple(
             (peer, span.buffer, span.start * self.itemsize, span.stop * self.itemsize)
             for peer, span in spans
-            if span.stop > span.start
+            if span.stop > span.start or self.keeps_empty
         )
 
     def move(self, move: Move) -> BoundMove:
@@ -193,6 +208,12 @@ def place(
         )
         for pack, sends, recvs, copies, effects in rounds
     )
+
+
+def staged(lanes: tuple[tuple[PlacedRound, ...], ...], copy: Action) -> tuple[tuple[PlacedRound, ...], ...]:
+    """The same lanes with ``copy`` before anything else: the first lane is the first to start."""
+    (first, *others), *more = lanes
+    return ((first._replace(pack=[copy, *first.pack]), *others), *more)
 
 
 def _action(move: BoundMove, typed: tuple[Array, Array, Array], operator: Operator | None) -> Action:

@@ -11,6 +11,8 @@ from collectives.algorithms import Algorithm, check_limit
 from collectives.joint_walk import Value, WalkingRank, members, walk_together
 from collectives.schedule import Block, Place, ScheduleError
 
+MOST_ROOTS = 8
+
 
 @dataclass(frozen=True)
 class Proof:
@@ -19,6 +21,18 @@ class Proof:
     steps: tuple[int, ...]
     sent: tuple[tuple[Block, ...], ...]
     received: tuple[tuple[Block, ...], ...]
+
+
+def roots(algorithm: Algorithm, world_size: int) -> list[int | None]:
+    """The roots to prove a schedule for: all of few ranks; of many the first, the middle and the last.
+
+    None for one that has no root.
+    """
+    if algorithm.collective.root is None:
+        return [None]
+    if world_size <= MOST_ROOTS:
+        return list(range(world_size))
+    return [0, world_size // 2, world_size - 1]
 
 
 def verify(algorithm: Algorithm, world_size: int) -> Proof:
@@ -46,16 +60,21 @@ def _check_promise(
     """Every block that is promised holds every contribution, in rank order where that matters."""
     world_size = len(ranks)
     contributors = algorithm.promise.contributors(world_size)
-    needed = {block: sum(1 << rank for rank in those) for block, those in contributors.items()}
+    contributed = {block: sum(1 << rank for rank in those) for block, those in contributors.items()}
+    needs = algorithm.promise.needs
     for rank in ranks:
+        counts = sum(1 << other for other in needs(rank.rank, world_size)) if needs else -1
         for block in algorithm.promise.ends_with(rank.rank, world_size):
             value = rank.blocks.get(block, Value(0, 0, 0, True))
             fault, deed = "", ""
-            if block not in needed:
+            if block not in contributed:
                 raise _error(algorithm, ranks, f"block {block} is promised, and no rank starts with it")
-            if value.ranks != needed[block]:
-                fault = f"without the contribution of rank {members(needed[block] & ~value.ranks)}"
+            needed = contributed[block] & counts
+            if needed & ~value.ranks:
+                fault = f"without the contribution of rank {members(needed & ~value.ranks)}"
                 deed = "loses contributions"
+            elif value.ranks != needed:
+                fault = f"with the contribution of rank {members(value.ranks & ~needed)}, which is too many"
             elif not value.in_order and not algorithm.commutative_only:
                 fault, deed = "with its operands out of rank order", "reorders operands"
             if fault:

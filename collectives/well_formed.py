@@ -28,7 +28,7 @@ def checked_steps(algorithm: Algorithm, rank: int, world_size: int, limit: int) 
     """
     number = 0
     try:
-        schedule: Any = algorithm.schedule(rank, world_size)
+        schedule: Any = algorithm.steps(rank, world_size)
         if not isinstance(schedule, Iterator):
             raise ScheduleError(f"has a {_type(schedule)} for a schedule: yield the steps one by one")
         for step in schedule:

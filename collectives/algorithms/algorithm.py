@@ -1,12 +1,12 @@
 """What an algorithm declares of itself: the promise it keeps, where it may be used, and what it costs."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 
 from collectives.blocks import even_cut
-from collectives.promises import Collective
-from collectives.schedule import Block, MakeSchedule
+from collectives.promises import Collective, Sizes
+from collectives.schedule import Block, Schedule
 
 
 @dataclass(frozen=True)
@@ -40,17 +40,21 @@ class Algorithm:
 
     Compared and hashed by identity: the engine looks plans up by it, in every call.
 
-    ``commutative_only``: whether it may only be used with operators that commute.
-    ``parts``: into how many each block b is cut; if more than 1, the schedule names ``(b, part)``.
+    ``schedule``: of ``(rank, world_size)``; of ``(rank, world_size, root)`` if its collective has a
+    root. ``commutative_only``: whether it may only be used with operators that commute. ``own_sizes``:
+    whether every block goes straight to where it belongs, so that no rank needs to know the size of one
+    that it neither starts nor ends with. ``parts``: into how many each block b is cut; if more than 1,
+    the schedule names ``(b, part)``.
     """
 
     name: str
     collective: Collective
-    schedule: MakeSchedule
+    schedule: Callable[..., Schedule]
     commutative_only: bool = False
     cost: Cost | None = None
     limit: Limit = ANY
     parts: int = 1
+    own_sizes: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
@@ -63,19 +67,36 @@ class Algorithm:
             raise ValueError(f"{self} cuts blocks into {self.parts} parts: give a whole number from 1")
 
     def __str__(self) -> str:
-        return f"{self.name} {self.collective.name}"
+        return f"{self.name} {self.collective}"
+
+    def steps(self, rank: int, world_size: int) -> Schedule:
+        """What one rank does."""
+        root = self.collective.root
+        return self.schedule(rank, world_size) if root is None else self.schedule(rank, world_size, root)
+
+    def at(self, root: int | None) -> "Algorithm":
+        """The same algorithm for another root: the very same object for the same one."""
+        return self if root == self.collective.root else _rerooted(self, root)
 
     @cached_property
     def promise(self) -> Collective:
         """The collective in the blocks that the schedule names."""
         return self.collective.in_parts(self.parts) if self.parts > 1 else self.collective
 
-    def block_sizes(self, sizes: Sequence[int]) -> dict[Block, int]:
-        """The elements of each block that the schedule names, where each rank's block has so many."""
+    def block_sizes(self, sizes: Sizes) -> Mapping[Block, int | None]:
+        """The elements of each block that the schedule names: ``Collective.block_sizes``, cut into parts."""
+        whole = self.collective.block_sizes(sizes)
         if self.parts == 1:
-            return dict(enumerate(sizes))
+            return whole
         return {
             (block, part): part_size
-            for block, size in enumerate(sizes)
-            for part, part_size in enumerate(even_cut(size, self.parts))
+            for block, size in whole.items()
+            for part, part_size in enumerate(
+                even_cut(size, self.parts) if size is not None else [None] * self.parts
+            )
         }
+
+
+@lru_cache(maxsize=1024)
+def _rerooted(algorithm: Algorithm, root: int | None) -> Algorithm:
+    return replace(algorithm, collective=algorithm.collective.at(root))

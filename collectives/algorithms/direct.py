@@ -5,7 +5,7 @@ Source: R. Thakur, R. Rabenseifner and W. Gropp, Optimization of collective comm
 MPICH, IJHPCA 2005, where the same messages, one partner at a time, are pairwise exchange.
 """
 
-from collectives.schedule import Recv, Schedule, Send
+from collectives.schedule import Recv, Schedule, Send, backwards
 
 
 def all_gather(rank: int, world_size: int) -> Schedule:
@@ -13,7 +13,7 @@ def all_gather(rank: int, world_size: int) -> Schedule:
 
     Cost: [p > 1] steps, every rank sends p - 1 blocks.
     """
-    others = (*range(rank + 1, world_size), *range(rank))
+    others = _others(rank, world_size)
     if others:
         yield tuple(operation for peer in others for operation in (Send(peer, (rank,)), Recv(peer, (peer,))))
 
@@ -33,3 +33,42 @@ def reduce_scatter(rank: int, world_size: int) -> Schedule:
             *(Recv(peer, (rank,), "before") for peer in lower),
             *(Recv(peer, (rank,), "after") for peer in upper),
         )
+
+
+def gather(rank: int, world_size: int, root: int) -> Schedule:
+    """Every rank gives its block to the root, and no rank needs to know the size of another's.
+
+    Cost: [p > 1] steps, the busiest rank sends [p > 1] blocks.
+    """
+    if rank == root:
+        takes = tuple(Recv(peer, (peer,)) for peer in _others(rank, world_size))
+        yield from (takes,) * bool(takes)
+    else:
+        yield (Send(root, (rank,)),)
+
+
+def scatter(rank: int, world_size: int, root: int) -> Schedule:
+    """The root gives every rank its block, and no rank needs to know the size of another's.
+
+    Cost: [p > 1] steps, the busiest rank sends p - 1 blocks, the root.
+    """
+    return backwards(gather(rank, world_size, root))
+
+
+def all_to_all(rank: int, world_size: int) -> Schedule:
+    """Block (s, d) goes from rank s to rank d, and no rank needs to know a size that is not its own.
+
+    Cost: [p > 1] steps, every rank sends p - 1 blocks.
+    """
+    others = _others(rank, world_size)
+    if others:
+        yield tuple(
+            operation
+            for peer in others
+            for operation in (Send(peer, ((rank, peer),)), Recv(peer, ((peer, rank),)))
+        )
+
+
+def _others(rank: int, world_size: int) -> tuple[int, ...]:
+    """Those above first: so that not all ranks send to rank 0 at once."""
+    return (*range(rank + 1, world_size), *range(rank))

@@ -18,3 +18,15 @@ def reduce_scatter(rank: int, world_size: int) -> Schedule:
     for distance in range(1, world_size):
         ahead, behind = (rank + distance) % world_size, (rank - distance) % world_size
         yield Send(ahead, (ahead,)), Recv(behind, (rank,), "before")
+
+
+def all_to_all(rank: int, world_size: int) -> Schedule:
+    """Block (s, d) goes from rank s to rank d.
+
+    In step s rank r sends to rank r + s + 1, and receives from rank r - s - 1.
+
+    Cost: p - 1 steps, every rank sends p - 1 blocks.
+    """
+    for distance in range(1, world_size):
+        ahead, behind = (rank + distance) % world_size, (rank - distance) % world_size
+        yield Send(ahead, ((rank, ahead),)), Recv(behind, ((behind, rank),))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collectives.algorithms import ALGORITHMS, Algorithm
+from collectives.algorithms import ALGORITHMS
 from collectives.blocks import even_cut
 from collectives.communicator import IN_PLACE, Communicator
 from collectives.ledger import Entry, Ledger, LedgerError, pair_messages
@@ -27,18 +27,12 @@ def closed_form(collective: str, sizes: tuple[int, ...], rank: int) -> tuple[int
     return scatter if collective == "reduce_scatter" else gather
 
 
-def run(
-    comm: Communicator,
-    collective: str,
-    sizes: tuple[int, ...],
-    in_place: bool = False,
-    algorithm: str | Algorithm = "ring",
-) -> None:
+def run(comm: Communicator, collective: str, sizes: tuple[int, ...], in_place: bool = False) -> None:
     total, own = sum(sizes), sizes[comm.rank]
     source = np.zeros(own if collective == "all_gather" else total)
     result = np.zeros(total if in_place or collective != "reduce_scatter" else own)
     argument: Any = IN_PLACE if in_place else source
-    getattr(comm, collective)(argument, result, sizes=sizes, algorithm=algorithm).wait()
+    getattr(comm, collective)(argument, result, sizes=sizes).wait()
 
 
 CUTS = {
@@ -74,12 +68,21 @@ def test_the_bytes_counted_are_those_of_the_proof(run_metered, world_size: int, 
         with pytest.raises(ValueError, match="needs a world size that is"):
             verify(algorithm, world_size)
         return
-    sizes = even_cut(3 * world_size + 1, world_size)
+    collective = algorithm.collective
+    sizes: Any = even_cut(3 * world_size + 1, world_size)
+    if collective.by_pair:
+        sizes = tuple(even_cut(3 * world_size + rank, world_size) for rank in range(world_size))
+    elif collective.empty:
+        sizes = (0,) * world_size
     size_of = algorithm.block_sizes(sizes)
     proof = verify(algorithm, world_size)
 
     def body(comm: Communicator, ledger: Ledger) -> None:
-        run(comm, algorithm.collective.name, sizes, algorithm=algorithm)
+        held = collective.starts_with(comm.rank, world_size), collective.ends_with(comm.rank, world_size)
+        whole = collective.block_sizes(sizes)
+        source, result = (np.zeros(sum(whole[block] for block in blocks)) for blocks in held)
+        argument: Any = IN_PLACE if collective.name == "broadcast" else source
+        comm.prepare(collective.name, argument, result, sizes=sizes, algorithm=algorithm).run()
         sent, received = proof.sent[comm.rank], proof.received[comm.rank]
         assert counted(ledger) == (8 * sum(size_of[b] for b in sent), 8 * sum(size_of[b] for b in received))
 

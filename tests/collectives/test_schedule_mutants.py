@@ -16,8 +16,8 @@ Change = Callable[[Step, int], Step | None]
 def planted(algorithm: Algorithm, at: Place | None, change: Change) -> Algorithm:
     """The algorithm with one step changed, of one rank; or, at no place, all steps of all ranks."""
 
-    def schedule(rank: int, world_size: int) -> Schedule:
-        for number, step in enumerate(algorithm.schedule(rank, world_size)):
+    def schedule(rank: int, world_size: int, *root: int) -> Schedule:
+        for number, step in enumerate(algorithm.schedule(rank, world_size, *root)):
             changed = change(step, world_size) if at in (None, (rank, number)) else step
             if changed is not None:
                 yield changed
@@ -66,6 +66,7 @@ replaces = on(Recv, lambda op, size: op._replace(combine=None))
 combines = on(Recv, lambda op, size: op._replace(combine="before"))
 other_side = on(Recv, lambda op, size: op._replace(combine="before" if op.combine == "after" else "after"))
 other_half = on(Send, lambda op, size: op._replace(blocks=tuple((b, 1 - half) for b, half in op.blocks)))
+other_way = on(Send, lambda op, size: op._replace(blocks=tuple(block[::-1] for block in op.blocks)))
 
 FAULTS: list[tuple[str, str, int, Place, Change, str]] = [
     (
@@ -233,6 +234,114 @@ FAULTS: list[tuple[str, str, int, Place, Change, str]] = [
         (5, 6),
         left_out,
         "step 6: rank 5 waits for blocks 4, 5 from rank 4, which",
+    ),
+    (
+        "bidirectional_ring",
+        "all_reduce",
+        4,
+        (2, 4),
+        left_out,
+        r"step 4: rank 2 waits for block \(3, 0\) from rank 1",
+    ),
+    (
+        "binomial",
+        "broadcast",
+        6,
+        (0, 1),
+        next_peer,
+        "rank 0 waits in step 1 for rank 3 to receive",
+    ),
+    ("chain", "broadcast", 4, (1, 2), next_block, "step 2: rank 1 sends block 2, which it does not hold"),
+    (
+        "scatter_all_gather",
+        "broadcast",
+        5,
+        (2, 4),
+        sends_only,
+        "step 5: rank 2 sends block 0, which it does",
+    ),
+    (
+        "binomial",
+        "reduce",
+        6,
+        (2, 0),
+        replaces,
+        "rank 2 loses contributions in step 0",
+    ),
+    (
+        "ordered_binomial",
+        "reduce",
+        6,
+        (4, 0),
+        other_side,
+        "rank 4 reorders operands in step 0",
+    ),
+    (
+        "ring_gather",
+        "reduce",
+        4,
+        (1, 1),
+        replaces,
+        "rank 1 loses contributions in step 1",
+    ),
+    ("binomial", "gather", 6, (4, 0), left_out, "step 1: rank 4 sends block 5, which it does not hold"),
+    ("direct", "gather", 4, (2, 0), next_block, "step 0: rank 2 sends block 3, which it does not hold"),
+    (
+        "binomial",
+        "scatter",
+        6,
+        (0, 0),
+        one_block_less,
+        "step 0: rank 4 waits for blocks 4, 5 from rank 0",
+    ),
+    (
+        "direct",
+        "scatter",
+        4,
+        (0, 0),
+        next_block,
+        "step 0: rank 1 waits for block 1 from rank 0",
+    ),
+    (
+        "pairwise",
+        "all_to_all",
+        5,
+        (1, 2),
+        other_way,
+        r"rank 1, which sends block \(4, 1\)",
+    ),
+    (
+        "bruck",
+        "all_to_all",
+        6,
+        (2, 1),
+        one_block_less,
+        r"rank 2, which sends block \(1, 4\)",
+    ),
+    ("direct", "all_to_all", 4, (3, 0), beyond, "step 0: rank 3 has peer 4: another rank below 4 is needed"),
+    (
+        "dissemination",
+        "barrier",
+        6,
+        (5, 2),
+        idle,
+        "rank 1 waits in step 2 for rank 5, which has ended",
+    ),
+    (
+        "recursive_doubling",
+        "scan",
+        7,
+        (3, 1),
+        other_side,
+        "rank 3 reorders operands in step 1",
+    ),
+    (
+        "recursive_doubling",
+        "exscan",
+        5,
+        (3, 1),
+        other_side,
+        "rank 3 reorders operands in step 1",
     ),
 ]
 

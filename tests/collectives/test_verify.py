@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from collectives.algorithms import ALGORITHMS, Algorithm, ring
-from collectives.promises import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Collective
+from collectives.algorithms import ALGORITHMS, Algorithm, find_algorithm, ring, tree
+from collectives.promises import ALL_GATHER, ALL_REDUCE, REDUCE, REDUCE_SCATTER, SCAN, Collective
 from collectives.schedule import Recv, Schedule, ScheduleError, Send, Step, rename, together
-from collectives.verify import verify
+from collectives.verify import roots, verify
 
 EVERY = pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=str)
 
@@ -270,3 +270,27 @@ def test_the_error_is_one_line() -> None:
     with pytest.raises(ScheduleError) as caught:
         verify(bad, 16)
     assert re.fullmatch(r"[^\n]{1,400}", str(caught.value))
+
+
+def test_a_prefix_that_holds_what_comes_after_it_is_refuted() -> None:
+    everything = find_algorithm("recursive_doubling", "all_reduce").schedule
+    with pytest.raises(
+        ScheduleError, match=r"rank 0 ends with block 0 with the .* of rank 1-3, which is too many"
+    ):
+        verify(Algorithm("too much", SCAN, everything), 4)
+
+
+@pytest.mark.parametrize("root", range(5))
+def test_a_root_is_proved_for_itself(root: int) -> None:
+    """A tree to rank 0 is right for that root alone."""
+
+    def always_to_first(rank: int, world_size: int, root: int) -> Schedule:
+        return tree.reduce(rank, world_size, 0)
+
+    broken = Algorithm("stubborn", REDUCE, always_to_first, commutative_only=True).at(root)
+    assert roots(broken, 5) == [0, 1, 2, 3, 4]
+    if root == 0:
+        verify(broken, 5)
+    else:
+        with pytest.raises(ScheduleError, match=rf"stubborn reduce \(root {root}\) on 5 ranks: "):
+            verify(broken, 5)
