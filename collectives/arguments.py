@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from collectives.algorithms import Algorithm, check_commutes, check_knows_sizes
 from collectives.blocks import even_cut
-from collectives.engine import Binding
+from collectives.offsets import Binding
 from collectives.operators import Operator
 from collectives.promises import Collective, Sizes
 from collectives.transports.base import Transport

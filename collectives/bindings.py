@@ -4,7 +4,7 @@ from collections import OrderedDict
 from weakref import WeakKeyDictionary
 
 from collectives.algorithms import ALGORITHMS, Algorithm
-from collectives.engine import Binding, bind
+from collectives.offsets import Binding, bind
 from collectives.promises import Sizes
 from collectives.verify import verify
 

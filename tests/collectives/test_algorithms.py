@@ -12,7 +12,7 @@ import pytest
 from collectives.algorithms import ALGORITHMS, Algorithm, find_algorithm, halving, pat, two_level
 from collectives.algorithms.algorithm import POWER_OF_TWO, Cost
 from collectives.communicator import Communicator
-from collectives.engine import bind
+from collectives.offsets import bind
 from collectives.operators import Operator
 from collectives.promises import ALL_GATHER, REDUCE_SCATTER
 from collectives.schedule import Send

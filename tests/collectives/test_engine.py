@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from collectives.algorithms import Algorithm, find_algorithm, ring
 from collectives.blocks import bounds
-from collectives.engine import bind, place, walk
+from collectives.engine import place, walk
 from collectives.ledger import Call, Label
+from collectives.offsets import bind
 from collectives.operators import Operator
 from collectives.promises import ALL_GATHER, ALL_REDUCE, Blocks, Collective
 from collectives.schedule import Recv, Schedule, Send, Step, rename, together

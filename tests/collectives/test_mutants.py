@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collectives import engine, plan
+from collectives import engine, offsets, plan
 from collectives.algorithms import ALGORITHMS, Algorithm, ring
 from collectives.blocks import even_cut
 from collectives.communicator import IN_PLACE, Communicator
-from collectives.engine import BoundMove, Span
 from collectives.ledger import Ledger, LedgerError, pair_messages
+from collectives.offsets import BoundMove, Span
 from collectives.promises import REDUCE_SCATTER
 from collectives.schedule import Recv, Schedule, ScheduleError, Step
 from collectives.transports.base import Transport
@@ -223,7 +223,7 @@ def bytes_not_counted(patch: pytest.MonkeyPatch) -> None:
 
 
 def tail_lost(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(engine, "even_cut", lambda total, parts: (total // parts,) * parts)
+    patch.setattr(offsets, "even_cut", lambda total, parts: (total // parts,) * parts)
 
 
 def last_element_not_reduced(patch: pytest.MonkeyPatch) -> None:
@@ -241,7 +241,7 @@ def input_overwritten(patch: pytest.MonkeyPatch) -> None:
 
     def into_the_input(move: BoundMove, typed: Any, operator: Any) -> Any:
         actions = [action(move, typed, operator)]
-        if move.right is not None and move.right.buffer == engine.INPUT:
+        if move.right is not None and move.right.buffer == plan.INPUT:
             actions.append(action(BoundMove(move.right, move.target, None), typed, None))
         return lambda: [act() for act in actions]
 
@@ -281,13 +281,13 @@ def slots_never_kept(patch: pytest.MonkeyPatch) -> None:
 
 
 def operands_lost_in_scratch(patch: pytest.MonkeyPatch) -> None:
-    span = engine._Binder.span
+    span = offsets._Binder.span
 
     def overlapping(self: Any, region: Any) -> Span:
         found = span(self, region)
         return found if found.buffer else Span(0, 0, found.stop - found.start)
 
-    patch.setattr(engine._Binder, "span", overlapping)
+    patch.setattr(offsets._Binder, "span", overlapping)
 
 
 def chunks_in_one_lane(patch: pytest.MonkeyPatch) -> None:

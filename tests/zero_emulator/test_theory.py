@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectives.algorithms import find_algorithm
-from collectives.engine import bind
+from collectives.offsets import bind
 from collectives.transports.threads import run_threads
 from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
