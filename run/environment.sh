@@ -22,6 +22,8 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 # Packages from elsewhere must not leak in, and an active environment must not decide.
 unset PYTHONHOME PYTHONPATH
+# Every rank of every session imports the same files: compiled once, they take half the time.
+unset PYTHONDONTWRITEBYTECODE
 
 fail() {
     echo "$*" >&2
