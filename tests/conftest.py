@@ -11,10 +11,11 @@ fails ends the job, because its peers would wait for it, or pair the next test w
 
 import gc
 import os
+import re
 import sys
 import tracemalloc
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -39,6 +40,8 @@ WORLD_SIZES = (1, 2, 3, 4, 5, 7, 8)
 FEW_SIZES = (1, 2, 5)
 TIME_LIMIT = 20.0
 MPI_TESTS = Path(__file__).with_name("mpi")
+RANK_FIXTURES = ("run_ranks", "run_metered", "train")
+"""What a file names whose tests run on ranks: ``run_ranks``, or what another conftest.py makes of it."""
 
 # Draws must be the same on all ranks, so they come from nowhere but the test itself.
 hypothesis.settings.register_profile(
@@ -150,7 +153,17 @@ def _mpi_world() -> Any:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    return True if collection_path == MPI_TESTS and not _with_mpi(config) else None
+    if not _with_mpi(config):
+        return True if collection_path == MPI_TESTS else None
+    return True if collection_path.is_file() and not _may_use_ranks(collection_path) else None
+
+
+@cache
+def _may_use_ranks(file: Path) -> bool:
+    """Whether a test in it may run on MPI ranks, each of which would import it; judged by its text."""
+    text = file.read_text()
+    named = any(re.search(rf"\b{fixture}\b", text) for fixture in RANK_FIXTURES)
+    return MPI_TESTS in file.parents or (named and not re.search("(?m)^pytestmark = .*on_threads", text))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -159,31 +172,32 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "world_size" not in metafunc.fixturenames or any("world_size" in mark.args[0] for mark in marks):
         return
     if _with_mpi(metafunc.config):
-        sizes: tuple[int, ...] = (_mpi_world().size,)  # deselected later if it is too small
+        sizes: tuple[int, ...] = (_mpi_world().size,)  # deselected later if it is not one of them
     else:
-        few = metafunc.definition.get_closest_marker("few_sizes")
-        candidates = FEW_SIZES if few else WORLD_SIZES
-        sizes = tuple(size for size in candidates if size >= _least_ranks(metafunc.definition))
+        sizes = tuple(filter(partial(_is_for, metafunc.definition), WORLD_SIZES))
     metafunc.parametrize("world_size", sizes, ids=[f"{size}ranks" for size in sizes])
 
 
-def _least_ranks(item: pytest.Item) -> int:
+def _is_for(item: pytest.Item, world_size: int) -> bool:
     mark = item.get_closest_marker("ranks")
-    return int(mark.kwargs["min"]) if mark else 1
+    least = int(mark.kwargs["min"]) if mark else 1
+    return world_size >= least and (world_size in FEW_SIZES or not item.get_closest_marker("few_sizes"))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not _with_mpi(config):
+        for item in items:
+            if _is_on_ranks(item) and not _may_use_ranks(item.path):
+                raise pytest.UsageError(
+                    f"{item.nodeid} would not run on MPI: add its fixture to RANK_FIXTURES"
+                )
         return
     size = _mpi_world().size
     chosen: list[pytest.Item] = []
     others: list[pytest.Item] = []
     for item in items:
-        on_ranks = "run_ranks" in getattr(item, "fixturenames", ()) or MPI_TESTS in item.path.parents
         here = item.callspec.params.get("world_size", size) if hasattr(item, "callspec") else size
-        if item.get_closest_marker("on_threads"):
-            on_ranks = False
-        if on_ranks and here == size and size >= _least_ranks(item):
+        if _is_on_ranks(item) and here == size and _is_for(item, size):
             item.add_marker("mpi")
             chosen.append(item)
         else:
@@ -192,11 +206,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = chosen
 
 
+def _is_on_ranks(item: pytest.Item) -> bool:
+    uses = "run_ranks" in getattr(item, "fixturenames", ()) or MPI_TESTS in item.path.parents
+    return uses and not item.get_closest_marker("on_threads")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "ranks(min): the test needs at least so many ranks")
     config.addinivalue_line("markers", "on_threads: real ranks would show nothing more, and take longer")
-    config.addinivalue_line("markers", "few_sizes: one world size of each kind shows it as well as seven")
+    config.addinivalue_line("markers", "few_sizes: one world size of each kind shows it as well as all")
     if _with_mpi(config):
         config.pluginmanager.register(_MPISession(config, _mpi_world()), "mpi-session")
 

@@ -57,6 +57,19 @@ def test_of_its_own_size(run_ranks):
     assert run_ranks(lambda comm: comm.rank) == [0, 1]
 """
 
+HIDDEN_FIXTURE = """
+import pytest
+
+@pytest.fixture
+def in_disguise(run_ranks):
+    return run_ranks
+"""
+
+USES_IT = """
+def test_it(in_disguise):
+    pass
+"""
+
 
 def session(tmp_path: Path, code: str) -> subprocess.CompletedProcess[str]:
     shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
@@ -90,6 +103,17 @@ def test_what_needs_other_ranks_is_deselected_and_the_rest_is_counted(tmp_path: 
     assert "1 MPI tests ran on 2 ranks" in result.stdout
     assert result.stdout.count("passed") == 1, "one report for all ranks"
     assert "skipped" not in result.stdout
+
+
+def test_a_file_that_would_be_passed_over_on_real_ranks_is_an_error_on_threads(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "conftest.py").write_text(HIDDEN_FIXTURE)
+    (tmp_path / "below" / "test_it.py").write_text(USES_IT)
+    command = [sys.executable, "-m", "pytest", "--co", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, env=os.environ | LAUNCH)
+    assert result.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "add its fixture to RANK_FIXTURES" in result.stderr
 
 
 @pytest.mark.parametrize("module", ["cli", "communicator", "transports.threads"])
