@@ -124,6 +124,7 @@ def check_refused(comm: Communicator, ledger: Ledger, message: str, call: Callab
     comm.all_reduce(np.zeros(4), np.zeros(4)).wait()
 
 
+@pytest.mark.on_threads
 @pytest.mark.few_sizes
 @pytest.mark.parametrize("what", CALLS)
 def test_a_call_that_makes_no_sense_is_refused_with_the_numbers(run_metered, what: str) -> None:
@@ -135,8 +136,9 @@ def test_a_call_that_makes_no_sense_is_refused_with_the_numbers(run_metered, wha
     run_metered(body)
 
 
-@pytest.mark.few_sizes
+@pytest.mark.on_threads
 @pytest.mark.parametrize("what", SIZES)
+@pytest.mark.parametrize("world_size", [1, 3])
 def test_block_sizes_that_make_no_sense_are_refused_with_the_numbers(run_metered, what: str) -> None:
     sizes, message = SIZES[what]
 
@@ -147,7 +149,8 @@ def test_block_sizes_that_make_no_sense_are_refused_with_the_numbers(run_metered
     run_metered(body, chunk_bytes=1 << 20)
 
 
-@pytest.mark.few_sizes
+@pytest.mark.on_threads
+@pytest.mark.parametrize("world_size", [1, 3])
 @pytest.mark.parametrize("collective", ["all_gather", "reduce_scatter", "all_reduce", "prepare"])
 @pytest.mark.parametrize("what", DTYPES)
 def test_what_are_no_numbers_is_refused_on_every_rank(run_metered, what: str, collective: str) -> None:
@@ -180,6 +183,8 @@ def test_numbers_that_numpy_was_taught_are_numbers(run_ranks) -> None:
     run_ranks(body)
 
 
+@pytest.mark.on_threads
+@pytest.mark.few_sizes
 @pytest.mark.parametrize("collective", ["all_scatter", ["all_gather"], None])
 def test_a_collective_that_is_none_is_not_prepared(run_ranks, collective: Any) -> None:
     def body(comm: Communicator) -> None:
@@ -205,6 +210,8 @@ def test_a_collective_that_is_none_is_not_prepared(run_ranks, collective: Any) -
     ],
     ids=str,
 )
+@pytest.mark.on_threads
+@pytest.mark.parametrize("world_size", [1, 3])
 def test_settings_that_make_no_sense_are_refused(run_ranks, settings: dict[str, Any], message: str) -> None:
     def body(comm: Communicator) -> None:
         with pytest.raises(ValueError, match=message):

@@ -116,9 +116,17 @@ def test_a_matrix_keeps_12_bytes_a_parameter(strategy: str, formula: Any, world_
     assert sum(kept.values()) - sum(others.values()) == pytest.approx(formula(world_size) * 8 * world_size)
 
 
-@pytest.mark.parametrize("precision", ["fp64", "bf16", "fp16", "bf16+fp32grad"])
-@pytest.mark.parametrize("padding", ["none", "rows"])
-@pytest.mark.parametrize("world_size", [1, 3])
+@pytest.mark.on_threads
+@pytest.mark.parametrize(
+    ("world_size", "precision", "padding"),
+    [
+        (1, "fp16", "none"),
+        (3, "fp64", "none"),
+        (3, "bf16", "rows"),
+        (3, "fp16", "rows"),
+        (3, "bf16+fp32grad", "none"),
+    ],
+)
 def test_every_strategy_passes_its_audits_with_the_same_bits(
     train: Any, toy: Dataset, precision: str, padding: str
 ) -> None:

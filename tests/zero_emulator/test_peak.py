@@ -26,7 +26,7 @@ def assert_peak(config: RunConfig, dataset: Dataset, num_ranks: int) -> None:
         assert report.peak == expected_peak(config, partition, rank, report.skipped)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(
     num_ranks=st.integers(1, 5),
     strategy=st.sampled_from(list(STRATEGIES)),
@@ -60,6 +60,7 @@ def test_whatever_is_trained_holds_at_most_what_the_closed_form_says(
     assert_peak(RunConfig(iterations=2, **chosen, **optimizer, **layout), toy, num_ranks)
 
 
+@pytest.mark.on_threads
 @pytest.mark.parametrize("keep_views", ["none", "all"])
 @pytest.mark.parametrize("prefetch", [0, 1, 2])
 @pytest.mark.parametrize("world_size", [3])
@@ -75,6 +76,7 @@ def test_prefetched_and_kept_views_are_held_as_long_as_the_closed_form_says(
     assert outcome.reports[0].peak.by_kind["view"] == 8 * views
 
 
+@pytest.mark.on_threads
 @pytest.mark.parametrize("world_size", [4])
 def test_the_peak_of_equal_layers_falls_with_every_stage(train: Any, squares: Dataset) -> None:
     """Eight layers of 16 x 17 parameters, Ψ = 2176; on top of what is kept passes what a stage leaves."""
@@ -102,6 +104,7 @@ def squares() -> Dataset:
     return Dataset("squares", x, np.arange(20) % 16, x[:5], np.arange(5), num_classes=16)
 
 
+@pytest.mark.on_threads
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("world_size", [2])
 def test_master_weights_and_moments_are_touched_by_the_update_alone(

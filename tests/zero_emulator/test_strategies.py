@@ -58,8 +58,9 @@ def test_all_strategies_give_the_same_bits(train: Any) -> None:
     assert_agree(train, 1, hidden=(3,), optimizer="adamw", weight_decay=0.1, clip=0.05)
 
 
+@pytest.mark.on_threads
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("world_size", [2, 3])
+@pytest.mark.parametrize("world_size", [3])
 def test_all_optimizers_give_the_same_bits_with_all_strategies(train: Any, optimizer: str) -> None:
     assert_agree(train, 1, **OPTIMIZERS[optimizer])
 
@@ -70,35 +71,39 @@ def test_with_micro_batches_those_that_reduce_equally_often_give_the_same_bits(t
     assert_agree(train, 4, hidden=(3,), clip=0.05)
 
 
+@pytest.mark.on_threads
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("world_size", [1, 5])
+@pytest.mark.parametrize("world_size", [1, 4])
 def test_no_shape_is_too_odd_for_equal_bits(train: Any, shape: str) -> None:
     assert_agree(train, **{"micro_batches": 1, "hidden": (3,)} | SHAPES[shape])
 
 
+@pytest.mark.on_threads
 @pytest.mark.parametrize("keep_views", ["none", "last", "all"])
 @pytest.mark.parametrize("world_size", [3])
 def test_neither_kept_views_nor_prefetch_change_a_bit(train: Any, keep_views: str) -> None:
     chosen = {"micro_batches": 2, "clip": 0.05}
     expected = train("zero2", **chosen)
-    for prefetch in (0, 1, 2, 5):
+    for prefetch in (0, 1, 5):
         assert_same_bits(train("zero3", keep_views=keep_views, prefetch=prefetch, **chosen), expected)
 
 
 @pytest.mark.parametrize("strategy", ENDS)
 @pytest.mark.parametrize(("optimizer", "micro_batches"), [("adam", 1), ("clipped", 2)])
 @pytest.mark.parametrize("world_size", [3])
-def test_fifty_iterations_end_where_serial_training_ends(
+def test_twelve_iterations_end_where_serial_training_ends(
     train: Any, toy: Dataset, strategy: str, optimizer: str, micro_batches: int
 ) -> None:
     chosen = OPTIMIZERS[optimizer] | {"micro_batches": micro_batches, "hidden": (3,)}
-    outcome = train(strategy, iterations=50, audit_every=50, **chosen)
+    outcome = train(strategy, iterations=12, audit_every=12, **chosen)
     assert largest_difference(outcome.weights, serial_weights(outcome.config, toy, 1)) < 1e-12
     assert outcome.losses[-1] < outcome.losses[0]
 
 
-@pytest.mark.parametrize("strategy", ENDS)
-@pytest.mark.parametrize(("loss", "micro_batches"), [("cross_entropy", 1), ("mse", 3)])
+@pytest.mark.parametrize(
+    ("strategy", "loss", "micro_batches"),
+    [("ddp", "mse", 3), ("zero3", "cross_entropy", 1), ("zero3", "mse", 3)],
+)
 @pytest.mark.parametrize("world_size", [1, 2, 5])
 def test_a_step_follows_the_mean_gradient_of_the_whole_batch(
     train: Any, toy: Dataset, strategy: str, loss: str, micro_batches: int
@@ -132,6 +137,7 @@ def test_every_loss_is_the_serial_one(train: Any, toy: Dataset, strategy: str) -
     assert outcome.losses == pytest.approx(losses, rel=1e-13)
 
 
+@pytest.mark.on_threads
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("world_size", [3])
 def test_float32_stays_float32_in_all_that_is_kept_and_sent(train: Any, strategy: str) -> None:
@@ -142,6 +148,7 @@ def test_float32_stays_float32_in_all_that_is_kept_and_sent(train: Any, strategy
         assert 2 * small.traffic.sent["training"] == large.traffic.sent["training"]
 
 
+@pytest.mark.on_threads
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("world_size", [3])
 def test_the_same_seed_gives_the_same_bits_and_another_one_does_not(train: Any, strategy: str) -> None:
@@ -151,7 +158,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_one_does_not(train: Any, 
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("world_size", [4])
+@pytest.mark.parametrize("world_size", [3])
 def test_every_rank_ends_with_the_same_full_weights(
     run_ranks: Any, toy: Dataset, settings: dict[str, Any], strategy: str
 ) -> None:
