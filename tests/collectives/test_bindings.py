@@ -4,6 +4,7 @@ import gc
 import weakref
 
 import numpy as np
+import pytest
 
 from collectives.algorithms import Algorithm, find_algorithm, ring
 from collectives.bindings import Bindings
@@ -37,6 +38,7 @@ def test_a_binding_larger_than_all_room_is_kept_alone() -> None:
     assert bindings.num_rounds == 51
 
 
+@pytest.mark.few_sizes
 def test_an_algorithm_of_the_users_own_dies_with_the_communicator(run_ranks) -> None:
     def body(comm: Communicator) -> "weakref.ref[Algorithm]":
         mine = Algorithm("mine", ALL_GATHER, ring.all_gather)

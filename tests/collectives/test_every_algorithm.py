@@ -70,7 +70,7 @@ class Flight:
 THREE = [one for one in ALGORITHMS.values() if one.collective in (ALL_GATHER, REDUCE_SCATTER, ALL_REDUCE)]
 
 
-@cases(THREE, range(1, 10))
+@cases(THREE, (1, 2, 3, 4, 5, 6, 8))
 def test_every_algorithm_gives_the_exact_result_whatever_the_cut(
     run_ranks, world_size: int, algorithm: Algorithm
 ) -> None:
@@ -93,7 +93,7 @@ def multiply(left: Array, right: Array, /, *, out: Array) -> None:
 MATRICES = Operator("matmul", multiply, commutative=False)
 
 
-@cases((one for one in THREE if one.collective.reduces), (2, 3, 4, 5, 8))
+@cases((one for one in THREE if one.collective.reduces), (2, 3, 5, 8))
 def test_an_algorithm_keeps_the_order_of_matrices_in_a_product_or_refuses_them(
     run_ranks, world_size: int, algorithm: Algorithm
 ) -> None:

@@ -91,6 +91,7 @@ def odd_cuts(world_size: int) -> Iterator[tuple[int, ...]]:
     yield tuple(rank * rank for rank in range(world_size))
 
 
+@pytest.mark.few_sizes
 @pytest.mark.parametrize("in_place", [False, True], ids=["out-of-place", "in-place"])
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_every_count_gives_the_exact_result_on_every_rank(run_ranks, collective: str, in_place: bool) -> None:
@@ -117,6 +118,7 @@ def test_every_dtype_gives_the_exact_result(run_ranks, dtype: str) -> None:
     run_ranks(body, check=False)
 
 
+@pytest.mark.few_sizes
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_a_thousand_elements_in_chunks(run_ranks, world_size: int, collective: str) -> None:
     def body(comm: Communicator) -> None:
@@ -145,6 +147,7 @@ def test_any_cut_with_any_delay(
     run_ranks(body, check=False, chunk_bytes=chunk_bytes, wrap=lambda inner: DelayingTransport(inner, seed))
 
 
+@pytest.mark.few_sizes
 def test_all_reduce_gives_the_same_bits_on_every_rank_and_in_every_run(run_ranks) -> None:
     def body(comm: Communicator) -> list[bytes]:
         numbers = np.random.default_rng(comm.rank).standard_normal(1001).astype(np.float32)
@@ -159,6 +162,7 @@ def test_all_reduce_gives_the_same_bits_on_every_rank_and_in_every_run(run_ranks
     assert len({bits for results in first + delayed for bits in results}) == 1
 
 
+@pytest.mark.few_sizes
 def test_reduce_scatter_leaves_the_bits_that_all_reduce_would(run_ranks) -> None:
     def body(comm: Communicator) -> None:
         numbers = np.random.default_rng(comm.rank).standard_normal(101)

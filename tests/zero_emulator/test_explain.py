@@ -77,7 +77,7 @@ def test_a_newcomer_needs_its_hooks_and_one_record_of_its_closed_forms(
     assert "it is new" in explained(record).steps[0].why
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(rng=st.randoms(use_true_random=True))
 def test_the_steps_add_up_to_every_counted_byte_whatever_is_trained(
     toy: Dataset, spoilt: Dataset, any_run: Any, rng: Random
@@ -88,8 +88,10 @@ def test_the_steps_add_up_to_every_counted_byte_whatever_is_trained(
     adds_up(record, rng.randint(1, chosen["iterations"]))
 
 
-@pytest.mark.parametrize("num_ranks", WORLD_SIZES)
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(
+    ("strategy", "num_ranks"),
+    [*(("zero3", size) for size in WORLD_SIZES), *((name, 3) for name in CLAIMED if name != "zero3")],
+)
 def test_the_steps_add_up_on_every_world_size(toy: Dataset, strategy: str, num_ranks: int) -> None:
     adds_up(recorded(toy, num_ranks, strategy=strategy, micro_batches=2, clip=0.1), 2)
 

@@ -40,9 +40,17 @@ def train(run_ranks: Any, toy: Dataset, settings: dict[str, Any]) -> Any:
     return train
 
 
-@pytest.mark.parametrize("precision", ["bf16", "bf16-fp32grad", "bf16+fp32grad", "fp16"])
 @pytest.mark.parametrize(
-    "more", [{}, {"reduce_dtype": "float32"}, {"param_wire_dtype": "float32"}, {"clip": 0.1}]
+    ("precision", "more"),
+    [
+        ("bf16", {"reduce_dtype": "float32"}),
+        ("bf16", {"param_wire_dtype": "float32"}),
+        ("bf16-fp32grad", {"clip": 0.1}),
+        ("bf16-fp32grad", {"param_wire_dtype": "float32"}),
+        ("bf16+fp32grad", {}),
+        ("fp16", {"clip": 0.1}),
+        ("fp16", {"reduce_dtype": "float32"}),
+    ],
 )
 @pytest.mark.parametrize("world_size", [3])
 def test_all_strategies_give_the_same_bits(train: Any, precision: str, more: dict[str, Any]) -> None:

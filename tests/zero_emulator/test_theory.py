@@ -153,7 +153,7 @@ def test_traffic_equals_its_closed_form_only_flow_by_flow() -> None:
     assert not counted({}, {}).equals(expected)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(rng=st.randoms(use_true_random=True))
 def test_whatever_is_trained_sends_and_keeps_what_the_closed_form_says(
     toy: Dataset, spoilt: Dataset, any_run: Any, rng: Random

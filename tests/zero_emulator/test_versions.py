@@ -41,8 +41,7 @@ def told(run_ranks: Any, toy: Dataset, settings: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("iteration", [1, 2, 3])
-@pytest.mark.parametrize("world_size", [1, 2, 3])
+@pytest.mark.parametrize(("world_size", "iteration"), [(1, 2), (2, 3), (3, 1), (3, 3)])
 def test_a_rank_that_skips_an_update_is_found_out_by_all(
     told: Any, monkeypatch: Any, world_size: int, strategy: str, iteration: int
 ) -> None:
