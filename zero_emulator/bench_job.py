@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from collectives.command import EXIT_OK
+from collectives.environment import describe_environment
+from collectives.printing import print_out
 from collectives.table import counted, format_table
 from collectives.transports.base import Transport
 from zero_emulator.bench import IterationTime, time_strategies
 from zero_emulator.documents import Json
-from zero_emulator.outputs import print_out
-from zero_emulator.record import describe_environment
 
 BENCH_SCHEMA = "zero-emulator/bench/2"
 BENCH_RANKS = 2

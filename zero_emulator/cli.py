@@ -9,18 +9,18 @@ from typing import Any, NoReturn
 import click
 
 from collectives.command import print_refusal, run_command
+from collectives.files import check_writable
 from collectives.launching.launched import launched_size
+from collectives.ranks import refuse_on_ranks, run_on_ranks, world_size
 from zero_emulator.bench import SIZES
 from zero_emulator.bench_job import BENCH_RANKS, BenchJob
 from zero_emulator.config import RunConfig
 from zero_emulator.data import load_dataset
 from zero_emulator.explain_cli import explain_record
-from zero_emulator.files import check_writable
 from zero_emulator.jobs import Job
 from zero_emulator.ledger_cli import ledger
 from zero_emulator.machine_memory import check_memory
 from zero_emulator.outputs import Outputs
-from zero_emulator.ranks import refuse_on_ranks, run_on_ranks, world_size
 from zero_emulator.rounding_cli import rounding
 from zero_emulator.run_options import DEFAULT, run_options
 from zero_emulator.strategies import STRATEGIES
@@ -47,7 +47,7 @@ def train(strategy: str, **options: Any) -> None:
     ranks, job = _prepare(strategy, **options)
     if not STRATEGIES[strategy].gathers_views and (job.config.prefetch or job.config.keep_views != "none"):
         raise click.UsageError(f"--prefetch and --keep-views are for zero3: {strategy} gathers no views")
-    run_on_ranks(ranks, job.transport, job.train)
+    run_on_ranks(ranks, job.transport, job.train, "zero_emulator")
 
 
 @commands.command()
@@ -55,7 +55,7 @@ def train(strategy: str, **options: Any) -> None:
 def compare(**options: Any) -> None:
     """Train the same MLP with every strategy and serially, and hold them against each other."""
     ranks, job = _prepare("ddp", **options)  # of all strategies it needs the most memory
-    run_on_ranks(ranks, job.transport, job.compare)
+    run_on_ranks(ranks, job.transport, job.compare, "zero_emulator")
 
 
 @commands.command()
@@ -74,7 +74,7 @@ def bench(ranks: int | None, sizes: str, pairs: int, transport: str, as_json: bo
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     chosen = list(SIZES) if sizes == "all" else [sizes]
-    run_on_ranks(num_ranks, transport, BenchJob(chosen, pairs, transport, as_json).run)
+    run_on_ranks(num_ranks, transport, BenchJob(chosen, pairs, transport, as_json).run, "zero_emulator")
 
 
 def _prepare(

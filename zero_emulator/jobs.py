@@ -6,6 +6,8 @@ from itertools import chain
 from math import isfinite
 
 from collectives.command import EXIT_OK, EXIT_REFUTED, EXIT_USAGE
+from collectives.environment import describe_environment
+from collectives.ranks import is_terminal
 from collectives.transports.base import Transport
 from zero_emulator.compare import compare, must_agree
 from zero_emulator.config import RunConfig
@@ -13,8 +15,7 @@ from zero_emulator.data import Dataset
 from zero_emulator.events import event_lines
 from zero_emulator.outputs import Outputs
 from zero_emulator.progress import Progress
-from zero_emulator.ranks import is_terminal
-from zero_emulator.record import Json, describe_environment, run_record
+from zero_emulator.record import Json, run_record
 from zero_emulator.report import describe_comparison, describe_run
 from zero_emulator.run import Outcome, run
 

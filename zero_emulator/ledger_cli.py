@@ -8,6 +8,7 @@ from typing import Any, TypeVar, get_args
 
 import click
 
+from collectives.ranks import DEFAULT_RANKS
 from zero_emulator.held_bytes import Training
 from zero_emulator.ledger_document import Described, ledger_document
 from zero_emulator.ledger_report import describe_ledger
@@ -15,7 +16,6 @@ from zero_emulator.model_configs import read_config
 from zero_emulator.options import parsed
 from zero_emulator.parallel_degrees import ParallelDegrees
 from zero_emulator.precision import ITEMSIZE, PRECISIONS, find_precision
-from zero_emulator.ranks import DEFAULT_RANKS
 from zero_emulator.safetensors_model import read_model
 from zero_emulator.shapes import Model
 from zero_emulator.stages import stage_of_count, stages_of

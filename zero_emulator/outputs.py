@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 
-from collectives.launching.rank_output import OutputLostError
+from collectives.files import write_whole
 from collectives.ledger import LedgerError
-from zero_emulator.files import write_whole
-from zero_emulator.ranks import is_terminal
+from collectives.printing import print_out
+from collectives.ranks import is_terminal
 from zero_emulator.record import Json
 
 
@@ -50,14 +50,6 @@ class Outputs:
         else:
             shown = f"verdict {document['verdict']}" if self.quiet else describe(document)
             print_out(_painted(shown))
-
-
-def print_out(text: str) -> None:
-    """Print on stdout, at once. OutputLostError if it takes no more, which is no fault of this rank's."""
-    try:
-        click.echo(text, color=True)  # a rank writes into a pipe, where click would strip colours
-    except OSError as error:
-        raise OutputLostError(error.errno, error.strerror) from error
 
 
 def _indented(document: Json) -> Iterator[str]:

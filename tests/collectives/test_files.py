@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from zero_emulator.files import check_writable, write_whole
+from collectives.files import check_writable, write_whole
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,7 +56,7 @@ def test_a_writer_that_is_killed_leaves_what_was_there() -> None:
     program = """
 import os, signal
 from pathlib import Path
-from zero_emulator.files import write_whole
+from collectives.files import write_whole
 
 def lines():
     yield "half" * 100_000

@@ -19,7 +19,7 @@ from collectives.transports.threads import run_threads
 
 DEFAULT_RANKS = 4
 
-TERMINALS = "ZERO_EMULATOR_TERMINALS"
+TERMINALS = "COLLECTIVES_TERMINALS"
 """Which of our streams are terminals: the ranks write into pipes and cannot see it."""
 
 Body = Callable[[Transport], int]
@@ -39,11 +39,11 @@ def world_size(asked: int | None, transport: str, *, default: int = DEFAULT_RANK
     return given or asked or default
 
 
-def run_on_ranks(num_ranks: int, transport: str, body: Body) -> NoReturn:
+def run_on_ranks(num_ranks: int, transport: str, body: Body, module: str) -> NoReturn:
     """Run ``body`` on every rank and exit with the code that it returns, or 3 if a rank fails.
 
-    Outside MPI this starts the same command again, as ``num_ranks`` ranks under the mpiexec of this
-    environment; those come here a second time, and run the body.
+    Outside MPI this starts the same command again, as ``python -m module``: ``num_ranks`` ranks under the
+    mpiexec of this environment, which come here a second time, and run the body.
     """
     if transport == "threads":
         sys.exit(_run_as_threads(num_ranks, body))
@@ -51,7 +51,7 @@ def run_on_ranks(num_ranks: int, transport: str, body: Body) -> NoReturn:
         streams = {"stdout": sys.stdout, "stderr": sys.stderr}
         os.environ[TERMINALS] = " ".join(name for name, stream in streams.items() if stream.isatty())
         try:
-            sys.exit(launch(num_ranks, "zero_emulator", sys.argv[1:]))
+            sys.exit(launch(num_ranks, module, sys.argv[1:]))
         except LaunchError as error:
             raise click.UsageError(str(error)) from error
     run_rank(lambda: _run_as_mpi_rank(body))
