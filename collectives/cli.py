@@ -1,4 +1,4 @@
-"""`collectives show` and `collectives verify`: what an algorithm does, and the proof that it works."""
+"""The `collectives` command: what an algorithm does, the proof that it works, and how quick it is."""
 
 import re
 import sys
@@ -9,7 +9,9 @@ from typing import NoReturn
 import click
 
 from collectives.algorithms import ALGORITHMS, Algorithm, at_root, find_algorithm
-from collectives.command import EXIT_REFUTED, run_command
+from collectives.bench_cli import bench_command
+from collectives.command import EXIT_REFUTED, print_refusal, run_command
+from collectives.launching.launched import launched_size
 from collectives.promises import COLLECTIVES
 from collectives.schedule import ScheduleError
 from collectives.show import show, show_fault
@@ -35,7 +37,7 @@ def _range(context: click.Context, option: click.Parameter, value: str) -> range
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="zero-emulator")
 def commands() -> None:
-    """Collective algorithms as schedules: shown and proved without a network."""
+    """Collective algorithms as schedules: shown and proved without a network, and measured on one."""
 
 
 @commands.command("show")
@@ -147,6 +149,21 @@ def _usage() -> Iterator[None]:
         raise click.UsageError(str(error)) from error
 
 
+commands.add_command(bench_command)
+
+RANKED = (bench_command,)
+"""Commands whose ranks meet. Under an mpiexec each process runs the others for itself."""
+
+
+def _refuse(message: str) -> NoReturn:
+    """Say it once, and exit on all ranks, if this process is one of several."""
+    if launched_size() is None or not {command.name for command in RANKED} & {*sys.argv[1:2]}:
+        print_refusal(message)
+    from collectives.ranks import refuse_on_ranks  # NumPy, which show and verify can do without
+
+    refuse_on_ranks(message)
+
+
 def main() -> NoReturn:
     """The `collectives` command."""
-    run_command(commands, "collectives")
+    run_command(commands, "collectives", _refuse)

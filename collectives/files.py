@@ -3,17 +3,18 @@
 import os
 import secrets
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import combinations
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO
 
 NEW_FILE = 0o666  # less the umask
 OUR_STREAMS = (1, 2)
 
 
-def write_whole(path: Path, lines: Iterable[str]) -> None:
-    """Write a text file, flush it to the disk, and put it in place at once.
+def write_whole(path: Path, lines: Iterable[str | bytes]) -> None:
+    """Write a file, text as UTF-8, flush it to the disk, and put it in place at once.
 
     If anything fails, what stood at ``path`` before is still there, and nothing else is. A link stays
     one: what it points at is replaced. What replaces a file has its mode.
@@ -24,7 +25,7 @@ def write_whole(path: Path, lines: Iterable[str]) -> None:
     """
     place = _followed(path)
     with _unfinished(place.parent) as (file, name):
-        file.writelines(lines)
+        file.writelines(line.encode() if isinstance(line, str) else line for line in lines)
         file.flush()
         with suppress(FileNotFoundError):
             os.fchmod(file.fileno(), stat.S_IMODE(place.stat().st_mode))
@@ -43,6 +44,14 @@ def check_writable(path: Path) -> None:
         refusal = f"cannot be written ({error.strerror}): name another file"
     if refusal is not None:
         raise OSError(f"{path}: {refusal}")
+
+
+def check_apart(files: Mapping[str, Path | None]) -> None:
+    """ValueError where two options name one file, which the later would replace."""
+    named = [(option, path) for option, path in files.items() if path is not None]
+    for (option, path), (other, second) in combinations(named, 2):
+        if path.resolve() == second.resolve():
+            raise ValueError(f"{option} and {other} are both {path}: name two files")
 
 
 def _refusal(path: Path) -> str | None:
@@ -83,11 +92,11 @@ def _is_printed_to(standing: os.stat_result) -> bool:
 
 
 @contextmanager
-def _unfinished(folder: Path) -> Iterator[tuple[TextIO, Path]]:
+def _unfinished(folder: Path) -> Iterator[tuple[BinaryIO, Path]]:
     """A new file in ``folder``, and a name there that it has or can be given; nothing is left of it."""
     name = folder / f".unfinished-{secrets.token_hex(8)}"
     try:
-        with open(_nameless(folder, name), "w", encoding="utf-8") as file:
+        with open(_nameless(folder, name), "wb") as file:
             yield file, name
     finally:
         name.unlink(missing_ok=True)

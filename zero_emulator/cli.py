@@ -1,15 +1,13 @@
 """The `zero-emulator` command: what it is told is checked before any rank starts."""
 
 import sys
-from collections.abc import Mapping
-from itertools import combinations
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
 from collectives.command import print_refusal, run_command
-from collectives.files import check_writable
+from collectives.files import check_apart, check_writable
 from collectives.launching.launched import launched_size
 from collectives.ranks import refuse_on_ranks, run_on_ranks, world_size
 from zero_emulator.bench import SIZES
@@ -100,18 +98,10 @@ def _prepare(
         for path in (record, events):
             if path is not None:
                 check_writable(path)
-        _check_apart({"--data": data, "--record": record, "--events": events})
+        check_apart({"--data": data, "--record": record, "--events": events})
     except (ValueError, OSError) as error:
         raise click.UsageError(str(error)) from error
     return num_ranks, Job(config, dataset, transport, Outputs(record, events, quiet, json))
-
-
-def _check_apart(files: Mapping[str, Path | None]) -> None:
-    """ValueError where two options name one file, which the later would replace."""
-    named = [(option, path) for option, path in files.items() if path is not None]
-    for (option, path), (other, second) in combinations(named, 2):
-        if path.resolve() == second.resolve():
-            raise ValueError(f"{option} and {other} are both {path}: name two files")
 
 
 ALONE = (explain_record, ledger, rounding)

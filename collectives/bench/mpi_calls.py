@@ -1,0 +1,52 @@
+"""MPI's own collectives on the arrays of a trial: what ours are measured beside."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from mpi4py import MPI
+
+from collectives.arguments import InPlace
+from collectives.bench.contender import Contender
+from collectives.bench.trials import Trial
+
+OPERATORS = {"sum": MPI.SUM, "prod": MPI.PROD, "max": MPI.MAX, "min": MPI.MIN}
+Call = Callable[[MPI.Intracomm, Trial, MPI.Op], Callable[[], object]]
+
+
+def mpi_contender(comm: MPI.Intracomm, collective: str, trial: Trial, operator: str) -> Contender:
+    """The blocking call of that name, on a communicator of the caller's."""
+    if collective == "reduce_scatter" and isinstance(trial.input, InPlace):
+        trial = _result_first(trial)
+    return Contender("mpi", "mpi", CALLS[collective](comm, trial, OPERATORS[operator]), trial)
+
+
+def _result_first(trial: Trial) -> Trial:
+    """In place MPI leaves the result at the beginning, where ours leaves it in the rank's own block."""
+    [(_, block)] = trial.due
+    assert trial.output is not None, "a reduce-scatter has an output on every rank"
+    return replace(trial, due=((trial.output[: block.size], block),))
+
+
+def _all_gather(comm: MPI.Intracomm, trial: Trial, _: MPI.Op) -> Callable[[], object]:
+    return partial(comm.Allgather, _input(trial), trial.output)
+
+
+def _reduce_scatter(comm: MPI.Intracomm, trial: Trial, op: MPI.Op) -> Callable[[], object]:
+    return partial(comm.Reduce_scatter_block, _input(trial), trial.output, op)
+
+
+def _all_reduce(comm: MPI.Intracomm, trial: Trial, op: MPI.Op) -> Callable[[], object]:
+    return partial(comm.Allreduce, _input(trial), trial.output, op)
+
+
+def _input(trial: Trial) -> Any:
+    return MPI.IN_PLACE if isinstance(trial.input, InPlace) else trial.input
+
+
+CALLS: dict[str, Call] = {
+    "all_gather": _all_gather,
+    "reduce_scatter": _reduce_scatter,
+    "all_reduce": _all_reduce,
+}
