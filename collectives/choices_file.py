@@ -20,7 +20,12 @@ def choices_in_use() -> Sequence[Choice]:
     ValueError says in one line what is wrong with the file. It is read once.
     """
     path = os.environ.get(VARIABLE)
-    return (*read_choices(path), *BUILT_IN) if path else BUILT_IN
+    return _before_built_in(path) if path else BUILT_IN
+
+
+@lru_cache(maxsize=1)
+def _before_built_in(path: str) -> Sequence[Choice]:
+    return *read_choices(path), *BUILT_IN
 
 
 def choices_text(choices: Sequence[Choice]) -> str:
@@ -30,7 +35,6 @@ def choices_text(choices: Sequence[Choice]) -> str:
     )
 
 
-@lru_cache(maxsize=8)
 def read_choices(path: str) -> tuple[Choice, ...]:
     """The lines of such a file; ValueError says in one line what is wrong with it."""
     try:
