@@ -81,7 +81,7 @@ def find_sizes(algorithm: Algorithm, rank: int, world_size: int, largest: int, s
     collective = algorithm.collective
     if collective.empty:
         return (0,) * world_size
-    if sizes is None and _all_see_all(collective, world_size):
+    if sizes is None and all_see_all(collective, world_size):
         return even_cut(largest, world_size)
     if sizes is None:
         starts, ends = collective.starts_with(rank, world_size), collective.ends_with(rank, world_size)
@@ -91,7 +91,7 @@ def find_sizes(algorithm: Algorithm, rank: int, world_size: int, largest: int, s
         rows = _row(sizes, "a row of numbers", world_size, lambda row: row)
         found: Sizes = tuple(_numbers(row, world_size, True) for row in rows)
     else:
-        found = _numbers(sizes, world_size, may_lack=not _all_see_all(collective, world_size))
+        found = _numbers(sizes, world_size, may_lack=not all_see_all(collective, world_size))
     unknown = next((block for block, size in collective.block_sizes(found).items() if size is None), None)
     if unknown is not None:
         check_knows_sizes(algorithm, unknown)
@@ -99,7 +99,7 @@ def find_sizes(algorithm: Algorithm, rank: int, world_size: int, largest: int, s
 
 
 @lru_cache(maxsize=256)
-def _all_see_all(collective: Collective, world_size: int) -> bool:
+def all_see_all(collective: Collective, world_size: int) -> bool:
     """Whether every rank has an array of all the blocks, so that all cut it alike."""
     return (
         all(

@@ -76,8 +76,9 @@ def _settings(
 ) -> "Settings":
     """What the words ask for, checked as far as it can be before ranks start. ValueError in one line."""
     from collectives.bench.own import load_own
-    from collectives.bench.settings import ALL, AUTO, MPI, NOT_IN_MPI, Settings
+    from collectives.bench.settings import ALL, MPI, NOT_IN_MPI, Settings
     from collectives.bench.sizes import parse_sizes
+    from collectives.choice import AUTO
 
     if algorithms is None:
         ours = ALL if tune else AUTO

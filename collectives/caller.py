@@ -11,6 +11,7 @@ from collectives.algorithms import Algorithm, at_root, find_algorithm
 from collectives.arguments import (
     Array,
     InPlace,
+    all_see_all,
     check_arrays,
     check_operator,
     check_settings,
@@ -19,6 +20,8 @@ from collectives.arguments import (
 )
 from collectives.bindings import Bindings
 from collectives.call_check import CallMismatchError, describe, describe_refusal
+from collectives.choice import AUTO, choose
+from collectives.choices_file import choices_in_use
 from collectives.engine import place, staged
 from collectives.ledger import Call, Label
 from collectives.operators import Operator, find_operator
@@ -93,6 +96,8 @@ class Caller:
         self, request: Request, get_tags: Callable[[Transport, int, float], int]
     ) -> tuple[PreparedCollective, Array]:
         """The call with all its places, and the scratch memory that it works in."""
+        if request.algorithm == AUTO:
+            request = request._replace(algorithm=self._choose(request))
         algorithm = find_algorithm(request.algorithm, request.collective)
         if algorithm.collective.root is not None:
             algorithm = at_root(algorithm, request.root, self.world_size)
@@ -129,6 +134,22 @@ class Caller:
             self.transport, new_call, lambda: self.time_limit, tag, record, self._bindings, lanes
         )
         return prepared, scratch
+
+    def _choose(self, request: Request) -> Algorithm:
+        """What the table of choices says for what all ranks know of the call."""
+        any_one = find_algorithm(None, request.collective)
+        if any_one.collective.root is not None:
+            any_one = at_root(any_one, request.root, self.world_size)
+        collective = any_one.collective
+        commutes = not collective.reduces or find_operator(request.operator).commutative
+        num_bytes = None
+        if request.sizes is None or all_see_all(collective, self.world_size):
+            source, result = self._arrays(request, collective)
+            largest = max(source.size, result.size)
+            sizes = find_sizes(any_one, self.rank, self.world_size, largest, request.sizes)
+            arrays = self.world_size if collective.by_pair else 1
+            num_bytes = sum(all_sizes(sizes)) // arrays * result.itemsize
+        return choose(request.collective, self.world_size, num_bytes, commutes, choices_in_use())
 
     def _arrays(self, request: Request, collective: Collective) -> tuple[Array, Array]:
         """Input and output, flat; in place, the output twice. What a rank has no use for is not looked at."""

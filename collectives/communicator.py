@@ -25,6 +25,7 @@ class Communicator(Caller):
     Works may be awaited in any, and waiting for one thing moves all the others. Arrays are C-contiguous
     and seen flat. Block r, of sizes[r] elements, belongs to rank r; without ``sizes`` the cut is even_cut. An
     input is only read, and must not be changed until its Work is done; with IN_PLACE the output is the input.
+    The algorithm "auto" is chosen by `choice.py`: by collective, world size and bytes, alike on all ranks.
     An algorithm of the caller's own is proved before it first runs: ScheduleError says where it breaks.
 
     ``check``: whether ranks first compare what they are about to call, so that a difference is an error on

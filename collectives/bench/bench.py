@@ -13,6 +13,7 @@ from collectives.bench.trials import Trial
 from collectives.bench.values import Values
 from collectives.communicator import Communicator
 from collectives.operators import find_operator
+from collectives.promises import COLLECTIVES
 from collectives.transports.base import Transport
 
 
@@ -37,8 +38,7 @@ class Bench:
         """For each size and algorithm, in this order, its figures: one for each placement."""
         case = CASES[collective]
         itemsize, world_size = self.values.dtype.itemsize, self.transport.world_size
-        for size in self.settings.sizes:
-            count = case.count(size, itemsize, world_size)
+        for count in case.counts(self.settings.sizes, itemsize, world_size):
             placed = [self._at(case, placement, count) for placement in case.placements]
             yield from map(list, zip(*placed, strict=True))
 
@@ -76,7 +76,7 @@ class Bench:
             num_bytes=num_bytes,
             count=count,
             dtype=self.settings.dtype,
-            operator=self.settings.operator if case.reduces else None,
+            operator=self.settings.operator if COLLECTIVES[case.collective].reduces else None,
             algorithm=one.name,
             ran=one.ran,
             seconds=seconds,

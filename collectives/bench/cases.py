@@ -1,15 +1,15 @@
-"""The table of collectives to measure: each says how its arrays are made and how its bandwidth is counted.
+"""The table of collectives to measure: how the arrays of each are made and how its bandwidth is counted.
 
 Sizes and bus bandwidths are those of nccl-tests (its doc/PERFORMANCE.md): the size is that of the largest
-array, and the factor makes of size over time the bytes that the busiest rank must send or receive.
+array, and the factor makes of size over time the bytes that the busiest rank must send or receive. Scans
+are not in it: they count as a reduce does. Rank 0 is the root.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from collectives.arguments import IN_PLACE, Array
+from collectives.bench import block_trials as blocks
+from collectives.bench import whole_trials as wholes
 from collectives.bench.trials import Trial
 from collectives.bench.values import Values
 
@@ -22,69 +22,37 @@ class Case:
     """A collective, out of place and in place.
 
     ``by_blocks``: whether ``count`` is of the elements of a rank's block, and not of the whole array.
+    ``empty``: whether it moves no numbers, and so has one size.
     """
 
     collective: str
-    by_blocks: bool
-    reduces: bool
     bus_factor: Callable[[int], float]
     placements: dict[str, MakeTrial]
+    by_blocks: bool = False
+    empty: bool = False
 
-    def count(self, num_bytes: int, itemsize: int, world_size: int) -> int:
-        """The elements that make up ``num_bytes``, or the most below. ValueError if there would be none."""
-        least = itemsize * (world_size if self.by_blocks else 1)
-        if num_bytes < least:
-            raise ValueError(
-                f"{self.collective} of {num_bytes} bytes on {world_size} ranks: give {least} or more"
-            )
-        return num_bytes // least
+    def counts(self, sizes: Sequence[int], itemsize: int, world_size: int) -> list[int]:
+        """The elements that make up each size in bytes, or the most below. ValueError if there are none."""
+        if self.empty:
+            return [0]
+        least = self.num_bytes(1, itemsize, world_size)
+        for size in sizes:
+            if size < least:
+                raise ValueError(
+                    f"{self.collective} of {size} bytes on {world_size} ranks: give {least} or more"
+                )
+        return [size // least for size in sizes]
 
     def num_bytes(self, count: int, itemsize: int, world_size: int) -> int:
         """The size that nccl-tests would print."""
         return count * itemsize * (world_size if self.by_blocks else 1)
 
 
-def _all_gather(values: Values, rank: int, count: int) -> Trial:
-    output, whole = _gathered(values, count)
-    return Trial(values.given(rank, count), output, (), ((output, whole),))
+def _one(p: int) -> float:
+    return 1
 
 
-def _all_gather_in_place(values: Values, rank: int, count: int) -> Trial:
-    output, whole = _gathered(values, count)
-    own = output[rank * count : (rank + 1) * count]
-    return Trial(IN_PLACE, output, ((own, values.given(rank, count)),), ((output, whole),))
-
-
-def _gathered(values: Values, count: int) -> tuple[Array, Array]:
-    whole = np.concatenate([values.given(rank, count) for rank in range(values.world_size)])
-    return np.empty_like(whole), whole
-
-
-def _reduce_scatter(values: Values, rank: int, count: int) -> Trial:
-    block = values.reduced(rank * count, count)
-    output = np.empty_like(block)
-    return Trial(values.given(rank, count * values.world_size), output, (), ((output, block),))
-
-
-def _reduce_scatter_in_place(values: Values, rank: int, count: int) -> Trial:
-    whole = values.given(rank, count * values.world_size)
-    output, own = np.empty_like(whole), slice(rank * count, (rank + 1) * count)
-    return Trial(IN_PLACE, output, ((output, whole),), ((output[own], values.reduced(own.start, count)),))
-
-
-def _all_reduce(values: Values, rank: int, count: int) -> Trial:
-    total = values.reduced(0, count)
-    output = np.empty_like(total)
-    return Trial(values.given(rank, count), output, (), ((output, total),))
-
-
-def _all_reduce_in_place(values: Values, rank: int, count: int) -> Trial:
-    total = values.reduced(0, count)
-    output = np.empty_like(total)
-    return Trial(IN_PLACE, output, ((output, values.given(rank, count)),), ((output, total),))
-
-
-def _once(p: int) -> float:
+def _others(p: int) -> float:
     return (p - 1) / p
 
 
@@ -92,14 +60,29 @@ def _twice(p: int) -> float:
     return 2 * (p - 1) / p
 
 
-OUT_OF_PLACE, INSIDE = "out-of-place", "in-place"
+OUT_OF_PLACE, IN_PLACE = "out-of-place", "in-place"
+
+
+def _both(out_of_place: MakeTrial, in_place: MakeTrial) -> dict[str, MakeTrial]:
+    return {OUT_OF_PLACE: out_of_place, IN_PLACE: in_place}
+
+
+def _by_blocks(name: str, out_of_place: MakeTrial, in_place: MakeTrial) -> Case:
+    return Case(name, _others, _both(out_of_place, in_place), by_blocks=True)
+
 
 _TABLE = (
-    Case("all_gather", True, False, _once, {OUT_OF_PLACE: _all_gather, INSIDE: _all_gather_in_place}),
-    Case(
-        "reduce_scatter", True, True, _once, {OUT_OF_PLACE: _reduce_scatter, INSIDE: _reduce_scatter_in_place}
-    ),
-    Case("all_reduce", False, True, _twice, {OUT_OF_PLACE: _all_reduce, INSIDE: _all_reduce_in_place}),
+    _by_blocks("all_gather", blocks.all_gather, blocks.all_gather_in_place),
+    _by_blocks("reduce_scatter", blocks.reduce_scatter, blocks.reduce_scatter_in_place),
+    Case("all_reduce", _twice, _both(wholes.all_reduce, wholes.all_reduce_in_place)),
+    Case("broadcast", _one, {IN_PLACE: wholes.broadcast}),
+    Case("reduce", _one, _both(wholes.reduce, wholes.reduce_in_place)),
+    _by_blocks("gather", blocks.gather, blocks.gather_in_place),
+    _by_blocks("scatter", blocks.scatter, blocks.scatter_in_place),
+    _by_blocks("all_to_all", blocks.all_to_all, blocks.all_to_all_in_place),
+    Case("scan", _one, _both(wholes.scan, wholes.scan_in_place)),
+    Case("exscan", _one, _both(wholes.exscan, wholes.exscan_in_place)),
+    Case("barrier", _one, {OUT_OF_PLACE: wholes.barrier}, empty=True),
 )
 
 CASES = {case.collective: case for case in _TABLE}

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 from mpi4py import MPI
 
 from collectives.arguments import InPlace
@@ -41,6 +42,43 @@ def _all_reduce(comm: MPI.Intracomm, trial: Trial, op: MPI.Op) -> Callable[[], o
     return partial(comm.Allreduce, _input(trial), trial.output, op)
 
 
+def _broadcast(comm: MPI.Intracomm, trial: Trial, _: MPI.Op) -> Callable[[], object]:
+    return partial(comm.Bcast, trial.output)
+
+
+def _reduce(comm: MPI.Intracomm, trial: Trial, op: MPI.Op) -> Callable[[], object]:
+    return partial(comm.Reduce, _input(trial), trial.output, op)
+
+
+def _gather(comm: MPI.Intracomm, trial: Trial, _: MPI.Op) -> Callable[[], object]:
+    return partial(comm.Gather, _input(trial), trial.output)
+
+
+def _scatter(comm: MPI.Intracomm, trial: Trial, _: MPI.Op) -> Callable[[], object]:
+    if isinstance(trial.input, InPlace):  # MPI says so where the block would go
+        return partial(comm.Scatter, trial.output, MPI.IN_PLACE)
+    return partial(comm.Scatter, trial.input, trial.output)
+
+
+def _all_to_all(comm: MPI.Intracomm, trial: Trial, _: MPI.Op) -> Callable[[], object]:
+    return partial(comm.Alltoall, _input(trial), trial.output)
+
+
+def _scan(comm: MPI.Intracomm, trial: Trial, op: MPI.Op) -> Callable[[], object]:
+    return partial(comm.Scan, _input(trial), trial.output, op)
+
+
+def _exscan(comm: MPI.Intracomm, trial: Trial, op: MPI.Op) -> Callable[[], object]:
+    output = (
+        np.empty_like(trial.input) if trial.output is None else trial.output
+    )  # rank 0 needs one all the same
+    return partial(comm.Exscan, _input(trial), output, op)
+
+
+def _barrier(comm: MPI.Intracomm, trial: Trial, _: MPI.Op) -> Callable[[], object]:
+    return comm.Barrier
+
+
 def _input(trial: Trial) -> Any:
     return MPI.IN_PLACE if isinstance(trial.input, InPlace) else trial.input
 
@@ -49,4 +87,12 @@ CALLS: dict[str, Call] = {
     "all_gather": _all_gather,
     "reduce_scatter": _reduce_scatter,
     "all_reduce": _all_reduce,
+    "broadcast": _broadcast,
+    "reduce": _reduce,
+    "gather": _gather,
+    "scatter": _scatter,
+    "all_to_all": _all_to_all,
+    "barrier": _barrier,
+    "scan": _scan,
+    "exscan": _exscan,
 }

@@ -5,7 +5,7 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
-from collectives.bench.cases import INSIDE, OUT_OF_PLACE
+from collectives.bench.cases import IN_PLACE, OUT_OF_PLACE
 from collectives.bench.figures import Figures
 
 SUFFIXES = (".svg", ".png")
@@ -29,7 +29,7 @@ def plot(figures: Sequence[Figures], copies_a_second: float, suffix: str) -> byt
     picture = Figure(figsize=(6 * len(collectives), 4), layout="constrained")
     panels = picture.subplots(1, len(collectives), squeeze=False, sharey=True)[0]
     for panel, collective in zip(panels, collectives, strict=True):
-        for placement, style in ((OUT_OF_PLACE, "-"), (INSIDE, ":")):
+        for placement, style in ((OUT_OF_PLACE, "-"), (IN_PLACE, ":")):
             for name in dict.fromkeys(one.algorithm for one in figures):
                 line = [
                     one

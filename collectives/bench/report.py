@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from collectives.bench.cases import INSIDE, OUT_OF_PLACE
+from collectives.bench.cases import IN_PLACE, OUT_OF_PLACE
 from collectives.bench.figures import Figures
 
 WHAT = (("size", "(B)", 10), ("count", "(elements)", 10), ("type", "", 8), ("redop", "", 5))
 TIMES = (
-    ("time", "(us)", 10), ("p99", "(us)", 10), ("algbw", "(GB/s)", 6), ("busbw", "(GB/s)", 6),
+    ("time", "(us)", 9), ("p99", "(us)", 9), ("algbw", "(GB/s)", 6), ("busbw", "(GB/s)", 6),
     ("/copy", "", 5), ("/mpi", "", 6), ("#wrong", "", 6),
 )  # fmt: skip
 SENT = (("sent", "(B)", 10),)
@@ -25,7 +25,7 @@ class Report:
     def head(self) -> str:
         """Three lines: where, what, and in which unit."""
         widths = [sum(width for _, _, width in group) + 2 * (len(group) - 1) for group in self._groups]
-        where = ("", OUT_OF_PLACE, INSIDE, "")
+        where = ("", OUT_OF_PLACE, IN_PLACE, "")
         placed = GAP.join(name.center(width) for name, width in zip(where, widths, strict=True))
         names = [[name for name, _, _ in group] for group in self._groups]
         units = [[unit for _, unit, _ in group] for group in self._groups]
@@ -38,7 +38,7 @@ class Report:
         name = one.ran if one.ran == one.algorithm else f"{one.algorithm}: {one.ran}"
         what = [str(one.num_bytes), str(one.count), one.dtype, one.operator or "none", name]
         blank = ["-"] * len(TIMES)
-        out, inside = (by_placement.get(placement, blank) for placement in (OUT_OF_PLACE, INSIDE))
+        out, inside = (by_placement.get(placement, blank) for placement in (OUT_OF_PLACE, IN_PLACE))
         return self._row([what, out, inside, ["-" if one.sent is None else str(one.sent)]])
 
     def _row(self, cells: Sequence[Sequence[str]]) -> str:
@@ -53,8 +53,8 @@ class Report:
 
 def _times(one: Figures) -> list[str]:
     return [
-        f"{one.seconds * 1e6:.2f}",
-        f"{one.seconds_p99 * 1e6:.2f}",
+        f"{one.seconds * 1e6:.1f}",
+        f"{one.seconds_p99 * 1e6:.1f}",
         f"{one.algorithm_bandwidth / 1e9:.2f}",
         f"{one.bus_bandwidth / 1e9:.2f}",
         f"{one.of_copy_limit:.0%}",

@@ -7,10 +7,11 @@ from typing import Any
 from collectives.algorithms import ALGORITHMS, Algorithm, check_limit, find_algorithm
 from collectives.bench.cases import CASES
 from collectives.bench.values import find_dtype
+from collectives.choice import AUTO
 from collectives.choices_file import choices_in_use
 
-AUTO, MPI, ALL = "auto", "mpi", "all"
-"""The algorithm that a table chooses; MPI's own; every one of the table whose limit allows it."""
+MPI, ALL = "mpi", "all"
+"""MPI's own; every one of the table whose limit allows it."""
 
 NOT_IN_MPI = ("float16", "bfloat16")
 
@@ -44,8 +45,7 @@ class Settings:
         for collective in self.collectives:
             if collective not in CASES:
                 raise ValueError(f"no collective {collective!r} to measure: there are {', '.join(CASES)}")
-            for size in self.sizes:
-                CASES[collective].count(size, find_dtype(self.dtype).itemsize, world_size)
+            CASES[collective].counts(self.sizes, find_dtype(self.dtype).itemsize, world_size)
             for _, algorithm in self.ours(collective, world_size):
                 if algorithm != AUTO:
                     check_limit(find_algorithm(algorithm, collective), world_size)

@@ -4,18 +4,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collectives.arguments import Array, InPlace
+from collectives.arguments import IN_PLACE, Array, InPlace
 
 Places = tuple[tuple[Array, Array], ...]
 """Memory, and the numbers that belong there."""
+
+EVERYWHERE = slice(None)
 
 
 @dataclass(frozen=True)
 class Trial:
     """One call's arrays. ``given`` is what it finds in memory that it writes, ``due`` what it must leave."""
 
-    input: Array | InPlace
-    output: Array
+    input: Array | InPlace | None
+    output: Array | None
     given: Places
     due: Places
 
@@ -29,3 +31,18 @@ class Trial:
     def count_wrong(self) -> int:
         """How many elements are not what they must be."""
         return sum(int(np.count_nonzero(place != values)) for place, values in self.due)
+
+
+def apart(given: Array | None, due: Array | None) -> Trial:
+    """An input with these numbers and an output for those; None for what this rank has not."""
+    if due is None:
+        return Trial(given, None, (), ())
+    output = np.empty_like(due)
+    return Trial(given, output, (), ((output, due),))
+
+
+def together(size: int, given_at: slice, given: Array | None, due_at: slice, due: Array) -> Trial:
+    """One array for both: what is given and what is due lie in it, at their places."""
+    output = np.empty(size, due.dtype)
+    found = () if given is None else ((output[given_at], given),)
+    return Trial(IN_PLACE, output, found, ((output[due_at], due),))

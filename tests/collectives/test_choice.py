@@ -1,44 +1,63 @@
 """What "auto" chooses: within limits, in order where it must be, and from the caller's table first."""
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from collectives.algorithms import ALGORITHMS
+from collectives.bench.cases import CASES
+from collectives.bench.values import Values
+from collectives.call_check import CallMismatchError
 from collectives.choice import BUILT_IN, Choice, choose
 from collectives.choices_file import VARIABLE, choices_in_use, choices_text, read_choices
+from collectives.communicator import Communicator
+from collectives.ledger import Ledger
+from collectives.operators import Operator, find_operator
 from collectives.promises import COLLECTIVES
+from collectives.transports.metered import MeteredTransport
 
 SIZES = (0, 1, 4 << 10, 1 << 16, (1 << 16) + 1, 1 << 20, 1 << 30)
+
+
+ROOTS_KNOW_MORE = ("gather", "scatter", "all_to_all")
+"""Where ranks may know different sizes, or their own alone."""
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
 @pytest.mark.parametrize("commutes", [True, False])
 def test_there_is_a_choice_for_every_call_within_its_limits(collective: str, commutes: bool) -> None:
     for world_size in (*range(1, 66), 1000, 1024):
-        for size in SIZES:
+        for size in (*SIZES, None) if collective in ROOTS_KNOW_MORE else SIZES:
             chosen = choose(collective, world_size, size, commutes)
             assert chosen is ALGORITHMS[chosen.name, collective]
             assert chosen.limit.allows(world_size)
             assert commutes or not chosen.commutative_only
+            assert size is not None or chosen.own_sizes
 
 
-def test_every_line_of_the_table_names_an_algorithm_and_is_reached() -> None:
-    chosen = {
-        next(line for line in BUILT_IN if line.fits(collective, ranks, size) and suits(line, ranks, commutes))
+def test_every_line_of_the_table_is_reached() -> None:
+    """Cut a table short after any line, and some call that it was for goes elsewhere, or nowhere."""
+
+    def outcome(call: tuple[Any, ...], table: tuple[Choice, ...]) -> str | None:
+        try:
+            return choose(*call, table).name
+        except ValueError:
+            return None
+
+    calls = [
+        (collective, ranks, size, commutes)
         for collective in COLLECTIVES
-        for ranks in range(1, 40)
+        for ranks in (1, 4, 5, 9, 17)
         for size in SIZES
         for commutes in (True, False)
-    }
-    assert chosen == set(BUILT_IN)
-
-
-def suits(line: Choice, ranks: int, commutes: bool) -> bool:
-    algorithm = ALGORITHMS[line.algorithm, line.collective]
-    return algorithm.limit.allows(ranks) and (commutes or not algorithm.commutative_only)
+    ]
+    for line in BUILT_IN:
+        others = tuple(other for other in BUILT_IN if other != line)
+        assert any(outcome(call, others) != outcome(call, BUILT_IN) for call in calls), line
 
 
 TABLE = (
@@ -135,3 +154,68 @@ def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
     path = tmp_path / "choices.json"
     path.write_text(choices_text(TABLE))
     assert read_choices(str(path)) == TABLE
+
+
+@pytest.mark.few_sizes
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_auto_runs_what_the_table_says_and_the_ledger_has_its_name(run_ranks, collective: str) -> None:
+    def body(comm: Communicator) -> None:
+        values = Values(comm.world_size, "float32", find_operator("sum"))
+        for placement in CASES[collective].placements.values():
+            for count in (3, 1 << 17):
+                case = CASES[collective]
+                trial = placement(values, comm.rank, count)
+                ledger = Ledger()
+                counted = Communicator(MeteredTransport(comm.transport, ledger), check=False)
+                trial.reset()
+                counted.prepare(collective, trial.input, trial.output, algorithm="auto").run()
+                assert trial.count_wrong() == 0
+                num_bytes = 0 if case.empty else case.num_bytes(count, 4, comm.world_size)
+                name = choose(collective, comm.world_size, num_bytes, True).name
+                assert {entry.origin.call.algorithm for entry in ledger.entries} <= {name}
+
+    run_ranks(body)
+
+
+@pytest.mark.ranks(min=2)
+@pytest.mark.few_sizes
+def test_ranks_with_different_tables_are_told_both_algorithms(run_ranks, monkeypatch) -> None:
+    tables: dict[int, tuple[Choice, ...]] = {}
+    monkeypatch.setattr("collectives.caller.choices_in_use", lambda: tables[threading.get_ident()])
+
+    def body(comm: Communicator) -> None:
+        name = "tree" if comm.rank == comm.world_size - 1 else "rabenseifner"
+        tables[threading.get_ident()] = (Choice("all_reduce", 1, None, None, name),)
+        work = comm.all_reduce(np.ones(8), np.empty(8), algorithm="auto")
+        message = (
+            r"rank 0 calls all_reduce\(sum, float64, rabenseifner\).* calls all_reduce\(sum, float64, tree\)"
+        )
+        with pytest.raises(CallMismatchError, match=message):
+            work.wait()
+
+    run_ranks(body)
+
+
+@pytest.mark.few_sizes
+def test_ranks_that_know_their_own_sizes_alone_choose_alike(run_ranks) -> None:
+    def body(comm: Communicator) -> None:
+        rank, sizes = comm.rank, tuple(range(1, comm.world_size + 1))
+        known = sizes if rank == 0 else tuple(size if one == rank else None for one, size in enumerate(sizes))
+        output = np.empty(sum(sizes)) if rank == 0 else None
+        comm.gather(np.full(rank + 1, rank + 0.5), output, sizes=known, algorithm="auto").wait()
+        if output is not None:
+            assert output.tolist() == [one + 0.5 for one in range(comm.world_size) for _ in range(one + 1)]
+
+    run_ranks(body)
+
+
+@pytest.mark.few_sizes
+def test_auto_keeps_the_order_of_an_operator_that_does_not_commute(run_ranks) -> None:
+    first = Operator("first", lambda left, right, out: np.copyto(out, left), commutative=False)
+
+    def body(comm: Communicator) -> None:
+        output = np.empty(40000)
+        comm.all_reduce(np.full(40000, float(comm.rank)), output, operator=first, algorithm="auto").wait()
+        assert (output == 0).all()
+
+    run_ranks(body)
