@@ -1,5 +1,6 @@
 """The README's outputs are what its commands print."""
 
+import json
 import os
 import re
 import subprocess
@@ -114,3 +115,26 @@ def test_the_demo_shows_the_bytes_in_the_readme(monkeypatch, capsys) -> None:
 
     assert bytes_of(capsys.readouterr().out) == bytes_of(shown("bash run/demo.sh"))
     assert len(bytes_of(shown("bash run/demo.sh"))) == 4
+
+
+def test_collectives_are_measured_beside_mpis_own_as_the_readme_shows(tmp_path) -> None:
+    """Times differ: names, sizes, bytes and that nothing is wrong do not."""
+    command = "collectives bench --ranks 2 --collective all_reduce --sizes 4K-4M --factor 32"
+    more = ["--rounds", "2", "--warmup", "1", "--json", str(tmp_path / "bench.json")]
+    ran = subprocess.run(
+        [sys.executable, "-m", *command.split(), *more],
+        capture_output=True, text=True, timeout=100, env=os.environ | LAUNCH,
+    )  # fmt: skip
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+    def structure(text: str) -> list[list[str]]:
+        """Words of the head; of a row all but the times, bandwidths and ratios."""
+        lines = [line.split() for line in text.partition("all_reduce\n")[2].replace(": ", ":").splitlines()]
+        return lines[:3] + [[*row[:5], row[11], row[18], row[19]] for row in lines[3:]]
+
+    assert structure(ran.stdout) == structure(shown(command))
+    assert len(structure(ran.stdout)) == 3 + 6
+    figures = json.loads((tmp_path / "bench.json").read_text())["figures"]
+    assert [one["algorithm"] for one in figures] == ["auto", "auto", "mpi", "mpi"] * 3
+    assert all(one["over_mpi"] > 0 for one in figures)
+    assert all(one["over_mpi"] == 1 and one["sent"] is None for one in figures if one["algorithm"] == "mpi")

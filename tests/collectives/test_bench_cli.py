@@ -2,8 +2,6 @@
 
 import csv
 import json
-import os
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -177,20 +175,3 @@ def test_a_file_that_cannot_be_written_costs_the_code_and_not_the_figures(comman
     assert code == 2
     assert len(rows(out)) == 3
     assert err == "collectives: b.json could not be written (No space left on device): name another place\n"
-
-
-def test_mpis_own_calls_are_measured_beside_ours_on_real_ranks(tmp_path: Path) -> None:
-    words = ["bench", "--ranks", "2", "--sizes", "4K", "--rounds", "3", "--algorithm", "ring,mpi"]
-    ran = subprocess.run(
-        [sys.executable, "-m", "collectives", *words, "--json", tmp_path / "b.json"],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )
-    assert (ran.returncode, ran.stderr) == (0, "")
-    figures = json.loads((tmp_path / "b.json").read_text())["figures"]
-    assert [one["algorithm"] for one in figures] == ["ring", "ring", "mpi", "mpi"] * 3
-    assert all(one["wrong"] == 0 for one in figures)
-    assert all(one["over_mpi"] > 0 for one in figures)
-    assert all(one["over_mpi"] == 1 and one["sent"] is None for one in figures if one["algorithm"] == "mpi")
