@@ -87,6 +87,15 @@ def test_an_operator_that_does_not_commute_gets_no_algorithm_that_reorders() -> 
     assert choose("all_reduce", 4, 8, False, table).name == "tree"
 
 
+def test_a_call_of_unknown_size_gets_an_algorithm_that_needs_none_but_a_ranks_own() -> None:
+    small = Choice("gather", 1, None, 8, "direct")
+    table = (small, Choice("gather", 1, None, None, "binomial"), Choice("gather", 1, None, None, "direct"))
+    assert choose("gather", 4, 9, True, table).name == "binomial"
+    assert choose("gather", 4, None, True, table).name == "direct"
+    with pytest.raises(ValueError, match="for gather of unknown size on 4 ranks"):
+        choose("gather", 4, None, True, table[:2])
+
+
 def test_a_table_without_a_line_that_fits_is_an_error_with_the_numbers() -> None:
     message = "no line of the table is for all_reduce of 8 bytes on 4 ranks, in rank order: name an algorithm"
     with pytest.raises(ValueError, match=message):
