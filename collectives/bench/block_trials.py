@@ -70,4 +70,4 @@ def _gathered(values: Values, count: int) -> Array:
 def _column(values: Values, rank: int, count: int) -> Array:
     """From every rank the block that it has for this one."""
     ranks = range(values.world_size)
-    return np.concatenate([_whole(values, source, count)[_block(rank, count)] for source in ranks])
+    return np.concatenate([values.given(source, count, rank * count) for source in ranks])

@@ -8,7 +8,7 @@ from collectives.bench.bench import Bench
 from collectives.bench.figures import Figures
 from collectives.bench.files import SCHEMA, BenchFiles
 from collectives.bench.report import Report
-from collectives.bench.settings import Settings
+from collectives.bench.settings import MPI, Settings
 from collectives.command import EXIT_OK, EXIT_REFUTED, EXIT_USAGE
 from collectives.environment import describe_environment
 from collectives.printing import print_out
@@ -46,13 +46,14 @@ class BenchJob:
         return codes[0]
 
     def _title(self, bench: Bench) -> str:
+        mpi = MPI in self.settings.algorithms
         limit = f"{bench.copies_a_second / 1e9:.2f} GB/s"
         copied = f"np.copyto of {bench.copied_bytes >> 20} MiB"
         return (
             f"{counted(bench.transport.world_size, 'rank')} over {self._wire()}, medians of "
             f"{counted(self.settings.rounds, 'round')}\n"
-            f"/copy: busbw over the {limit} that each rank reaches when all copy memory ({copied})\n"
-            "/mpi: time over that of MPI's own call in the same round, the median"
+            f"/copy: busbw over the {limit} that each rank reaches when all copy memory ({copied})"
+            + ("\n/mpi: time over that of MPI's own call in the same round, the median" if mpi else "")
         )
 
     def _wire(self) -> str:

@@ -26,19 +26,20 @@ def plot(figures: Sequence[Figures], copies_a_second: float, suffix: str) -> byt
     from matplotlib.figure import Figure  # a second that only who asks for a picture waits
 
     collectives = list(dict.fromkeys(one.collective for one in figures))
+    colours = {
+        name: f"C{number}" for number, name in enumerate(dict.fromkeys(one.algorithm for one in figures))
+    }
     picture = Figure(figsize=(6 * len(collectives), 4), layout="constrained")
     panels = picture.subplots(1, len(collectives), squeeze=False, sharey=True)[0]
     for panel, collective in zip(panels, collectives, strict=True):
-        for placement, style in ((OUT_OF_PLACE, "-"), (IN_PLACE, ":")):
-            for name in dict.fromkeys(one.algorithm for one in figures):
-                line = [
-                    one
-                    for one in figures
-                    if (one.collective, one.placement, one.algorithm) == (collective, placement, name)
-                ]
+        for name, colour in colours.items():
+            for placement, style in ((OUT_OF_PLACE, "-"), (IN_PLACE, ":")):
+                wanted = collective, placement, name
+                line = [one for one in figures if (one.collective, one.placement, one.algorithm) == wanted]
                 sizes, speeds = [one.num_bytes for one in line], [one.bus_bandwidth / 1e9 for one in line]
                 if line:
-                    panel.plot(sizes, speeds, style, marker=".", label=f"{name}, {placement}")
+                    label = f"{name}, {placement}"
+                    panel.plot(sizes, speeds, style, color=colour, marker=".", label=label)
         panel.axhline(copies_a_second / 1e9, color="grey", linestyle="--", label="copying alone")
         panel.set(title=collective, xlabel="bytes", ylabel="bus bandwidth, GB/s", ylim=0)
         panel.set_xscale("log", base=2)

@@ -23,9 +23,9 @@ class Values:
             ramp = ramp % _exact_terms(self.dtype, world_size)
         self._cycle = ramp.astype(self.dtype)
 
-    def given(self, rank: int, count: int) -> Array:
-        """The first ``count`` elements of a rank's array."""
-        return _repeat(self._period(rank), 0, count)
+    def given(self, rank: int, count: int, start: int = 0) -> Array:
+        """Elements from ``start`` of a rank's array."""
+        return _repeat(self._period(rank), start, count)
 
     def reduced(self, start: int, count: int, ranks: int | None = None) -> Array:
         """Elements from ``start`` of all ranks' arrays, reduced; or of the first ``ranks`` ranks'."""

@@ -273,8 +273,8 @@ def test_a_picture_has_a_panel_a_collective_and_a_line_an_algorithm(monkeypatch)
         def __init__(self, number: int) -> None:
             self.number = number
 
-        def plot(self, sizes: list[int], speeds: list[float], style: str, marker: str, label: str) -> None:
-            drawn.append((self.number, sizes, speeds, label))
+        def plot(self, sizes: list[int], speeds: list[float], style: str, **how: str) -> None:
+            drawn.append((self.number, sizes, speeds, how["label"]))
 
         def __getattr__(self, name: str) -> Callable[..., None]:
             return lambda *_, **__: None

@@ -175,3 +175,22 @@ def test_a_file_that_cannot_be_written_costs_the_code_and_not_the_figures(comman
     assert code == 2
     assert len(rows(out)) == 3
     assert err == "collectives: b.json could not be written (No space left on device): name another place\n"
+
+
+def test_a_refusal_under_an_mpiexec_is_made_by_all_ranks_together(command, monkeypatch) -> None:
+    """Or the others would wait for this one, where it alone was told wrong."""
+    together: list[str] = []
+
+    def refuse_on_ranks(message: str) -> None:
+        together.append(message)
+        raise SystemExit(2)
+
+    monkeypatch.setattr("collectives.ranks.refuse_on_ranks", refuse_on_ranks)
+    monkeypatch.setattr("collectives.cli.launched_size", lambda: 2)
+    assert command("bench", "--sizes", "4X") == (2, "", "")
+    assert len(together) == 1
+    assert "'4X' are no sizes" in together[0]
+    code, _, err = command("show", "rung", "all_gather")  # which every process runs for itself
+    assert code == 2
+    assert "no algorithm 'rung'" in err
+    assert len(together) == 1
