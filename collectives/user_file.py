@@ -14,21 +14,25 @@ def is_user_file(name: str) -> bool:
     return ".py:" in name
 
 
-def load_algorithm(name: str, collective: str, in_order: bool = False) -> Algorithm:
+def load_algorithm(name: str, collective: str | None = None, in_order: bool = False) -> Algorithm:
     """What FILE.py:FUNCTION names: a generator of (rank, world_size), or an Algorithm.
 
-    ``in_order``: a generator's operands are to stand in rank order. Runs the file. ValueError says in one
-    line what is missing, or what the file raised.
+    ``collective``: if None, an Algorithm says it, or the generator's name. ``in_order``: a generator's
+    operands are to stand in rank order. Runs the file. ValueError says in one line what is missing, or what
+    the file raised.
     """
     path, _, attribute = name.rpartition(":")
     found = getattr(_run(Path(path)), attribute, None)
     if found is None:
         raise ValueError(f"{path} has no {attribute!r}: name a function of (rank, world_size) that is in it")
     if isinstance(found, Algorithm):
-        return find_algorithm(found, collective)
+        return find_algorithm(found, collective or found.collective.name)
     if not callable(found):
         kind = type(found).__name__
         raise ValueError(f"{name} is of type {kind}: name a function of (rank, world_size), or an Algorithm")
+    if collective is None and attribute not in COLLECTIVES:
+        raise ValueError(f"what is {name} to do? Its name is none of {', '.join(COLLECTIVES)}: say which")
+    collective = collective or attribute
     if collective not in COLLECTIVES:
         raise ValueError(f"no collective {collective!r}: there are {', '.join(COLLECTIVES)}")
     return Algorithm(attribute, COLLECTIVES[collective], found, commutative_only=not in_order)
