@@ -12,8 +12,10 @@ from collectives.launching.launched import launched_size
 from collectives.ranks import refuse_on_ranks, run_on_ranks, world_size
 from zero_emulator.bench import SIZES
 from zero_emulator.bench_job import BENCH_RANKS, BenchJob
+from zero_emulator.chosen import named
 from zero_emulator.config import RunConfig
 from zero_emulator.data import load_dataset
+from zero_emulator.expected_traffic import training_uses
 from zero_emulator.explain_cli import explain_record
 from zero_emulator.jobs import Job
 from zero_emulator.ledger_cli import ledger
@@ -45,6 +47,12 @@ def train(strategy: str, **options: Any) -> None:
     ranks, job = _prepare(strategy, **options)
     if not STRATEGIES[strategy].gathers_views and (job.config.prefetch or job.config.keep_views != "none"):
         raise click.UsageError(f"--prefetch and --keep-views are for zero3: {strategy} gathers no views")
+    called = {use.collective for use in training_uses(job.config)}
+    for algorithm in job.config.algorithm:
+        if not called & named(algorithm).keys():
+            raise click.UsageError(
+                f"--algorithm {algorithm}: {strategy} calls {' and '.join(sorted(called))}"
+            )
     run_on_ranks(ranks, job.transport, job.train, "zero_emulator")
 
 

@@ -11,7 +11,7 @@ from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
 from zero_emulator.differences import distance, largest_difference, relative_difference
 from zero_emulator.expected_memory import too_large
-from zero_emulator.expected_traffic import first_update
+from zero_emulator.expected_traffic import first_update, training_uses
 from zero_emulator.layout import Array
 from zero_emulator.model import initial_parameters
 from zero_emulator.outcome import Outcome
@@ -59,7 +59,7 @@ class Comparison:
             (self.gradient_errors, GRADIENT_TOLERANCE[coarsest], "the first gradient is off by a relative"),
         )
         found: dict[str, list[str]] = {name: [] for name in self.outcomes}
-        for group in must_agree(config.micro_batches, self.outcomes):
+        for group in must_agree(config, self.outcomes):
             for name in group[1:]:
                 found[name] += self._apart(group[0], name)
         for name, outcome in self.outcomes.items():
@@ -79,16 +79,20 @@ class Comparison:
         return [f"{other} differs from {first} from iteration {apart[0]} on"] if apart else []
 
 
-def must_agree(micro_batches: int, among: Collection[str] = STRATEGIES) -> tuple[tuple[str, ...], ...]:
-    """Groups of strategies that must give the same bits after every iteration.
+def must_agree(config: RunConfig, among: Collection[str] = STRATEGIES) -> tuple[tuple[str, ...], ...]:
+    """Groups of strategies that must give the same bits after every iteration: those that add in one order.
 
-    All of them with one micro-batch; with more, those that reduce once an iteration and those that reduce
-    every micro-batch add in different orders.
+    All of them, if gradients go around rings. Of several micro-batches some reduce the sum, and some every
+    one. And nobody knows that an all_reduce and a reduce_scatter of other algorithms add alike.
     """
-    compared = [name for name in STRATEGIES if name in among]
-    if micro_batches == 1:
-        return (tuple(compared),)
-    groups = groupby(compared, lambda name: STRATEGIES[name].reduces_every_micro_batch)
+
+    def order(name: str) -> tuple[str, bool]:
+        every_micro_batch = config.micro_batches > 1 and STRATEGIES[name].reduces_every_micro_batch
+        rings = all(map(config.chosen.is_ring, ("all_reduce", "reduce_scatter")))
+        called = {use.collective for use in training_uses(replace(config, strategy=name))}
+        return "all_reduce" if "all_reduce" in called and not rings else "reduce_scatter", every_micro_batch
+
+    groups = groupby((name for name in STRATEGIES if name in among), order)
     return tuple(tuple(names) for _, names in groups)
 
 

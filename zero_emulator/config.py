@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Any
 
+from zero_emulator.chosen import Chosen, choose
 from zero_emulator.cuts import CUTS
 from zero_emulator.data import Dataset
 from zero_emulator.losses import LOSSES
@@ -44,6 +45,7 @@ class RunConfig:
     padding: str = "none"
     cut: str = "even"
     audit_every: int = 1
+    algorithm: tuple[str, ...] = ()
     time_limit: float = 60.0
     device_memory: int | None = None
 
@@ -101,6 +103,11 @@ class RunConfig:
         self._make_policy()
 
     @property
+    def chosen(self) -> Chosen:
+        """Which algorithm each collective of training runs on. ValueError if one cannot be found."""
+        return choose(self.algorithm)
+
+    @property
     def policy(self) -> Precision:
         """Which dtype lives where, and which goes over the wire."""
         return self._make_policy()
@@ -112,6 +119,7 @@ class RunConfig:
 
     def check(self, dataset: Dataset, world_size: int) -> None:
         """ValueError if this run cannot be made with this data on so many ranks."""
+        self.chosen.check(world_size)
         num_samples = len(dataset.train_x)
         if num_samples < world_size:
             raise ValueError(f"{num_samples} training samples for {world_size} ranks: take fewer ranks")
@@ -136,7 +144,13 @@ class RunConfig:
         return make_partition(layers, world_size, padding=self.padding, cut=self.cut)
 
     def strategy_options(self, *, poison: bool = False) -> StrategyOptions:
-        return StrategyOptions(self.micro_batches, self.prefetch, self.keep_views, self.clip, poison)
+        return StrategyOptions(
+            self.micro_batches, self.prefetch, self.keep_views, self.clip, poison, self.chosen.algorithms
+        )
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self) | {"hidden": list(self.hidden), "lr": self.make_optimizer().lr}
+        return asdict(self) | {
+            "hidden": list(self.hidden),
+            "algorithm": list(self.algorithm),
+            "lr": self.make_optimizer().lr,
+        }

@@ -45,6 +45,7 @@ def expected_peak(config: RunConfig, partition: Partition, rank: int, skipped: C
         ),
         prefetch=config.prefetch,
         keep_views=config.keep_views,
+        scratch=config.chosen.scratch,
     )
     kept = expected_persistent(config, partition, rank)
     updated = (iteration for iteration in range(1, config.iterations + 1) if iteration not in skipped)

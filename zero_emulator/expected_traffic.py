@@ -64,7 +64,12 @@ def expected_traffic(
     """
     fetched = fetched_matrices(config, partition.matrices, skipped=skipped)
     return theory.iteration_traffic(
-        training_uses(config), partition.blocks, rank, fetched, ITEMSIZE[config.policy.updated]
+        training_uses(config),
+        partition.blocks,
+        rank,
+        fetched,
+        ITEMSIZE[config.policy.updated],
+        config.chosen.flow,
     )
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from collectives.command import EXIT_OK, EXIT_REFUTED
+from zero_emulator.chosen import no_rings
 from zero_emulator.explain import Explanation, explain
 from zero_emulator.explain_document import explain_document
 from zero_emulator.explain_report import describe_explanation
@@ -39,4 +40,9 @@ def _explain(run: Recorded, iteration: int | None, rank: int | None) -> Explanat
         raise ValueError(f"--iteration {iteration}: the record has iterations 1 to {last}")
     if rank is not None and not 0 <= rank < num_ranks:
         raise ValueError(f"--rank {rank}: the record has ranks 0 to {num_ranks - 1}")
+    if others := no_rings(run.config.algorithm):
+        raise ValueError(
+            f"{run.config.strategy} ran on --algorithm {others}, and explain knows the bytes of rings alone: "
+            "the run has held its own against the proof"
+        )
     return explain(run, iteration or last)

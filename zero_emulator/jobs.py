@@ -19,7 +19,7 @@ from zero_emulator.record import Json, run_record
 from zero_emulator.report import describe_comparison, describe_run
 from zero_emulator.run import Outcome, run
 
-COMPARE_SCHEMA = "zero-emulator/compare/2"
+COMPARE_SCHEMA = "zero-emulator/compare/3"
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Job:
             "gradient_errors": _finite(found.gradient_errors),
             "faults": apart,
             "verdicts": verdicts,
-            "agreement": [list(group) for group in must_agree(self.config.micro_batches, runs)],
+            "agreement": [list(group) for group in must_agree(self.config, runs)],
             "verdict": "fail" if "fail" in verdicts.values() else "pass",
         }
         events = chain.from_iterable(

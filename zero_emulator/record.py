@@ -19,7 +19,7 @@ from zero_emulator.theory import multiple, num_fetches
 
 __all__ = ["RUN_SCHEMA", "Json", "run_record"]
 
-RUN_SCHEMA = "zero-emulator/run/2"
+RUN_SCHEMA = "zero-emulator/run/3"
 
 
 def run_record(

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 from collectives.table import counted, format_table
+from zero_emulator.chosen import no_rings
 from zero_emulator.documents import Json
 from zero_emulator.meter import PASSING, Moment, describe_kinds
 from zero_emulator.precision import find_precision
@@ -75,6 +76,8 @@ def _claims_note(config: Json, strategies: Collection[str] = CLAIMED) -> list[st
     """Why the multiples of these strategies are not those of the claims, where they are not."""
     many = config["micro_batches"]
     notes = []
+    if others := no_rings(config["algorithm"]):
+        notes.append(f"the claims are of rings, the exact bytes of the proof of --algorithm {others}")
     passes = {name: _passes(name, many) for name in strategies}
     more = [f"{name} sends {times}Ψ" for name, times in passes.items() if times != CLAIMED[name].claim]
     if more:

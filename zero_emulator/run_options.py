@@ -67,6 +67,9 @@ OPTIONS = (
                  help="Zeros behind a layer (even, 2n) or its tensors (rows), so that blocks are equal."),
     click.option("--cut", type=click.Choice(list(CUTS)), default=DEFAULT.cut,
                  help="Blocks of every layer, or whole layers to ranks."),
+    click.option("--algorithm", multiple=True,
+                 help="Of the collectives: NAME or FILE.py:FUNCTION, or either after COLLECTIVE=; the last "
+                 "word counts.  [default: ring]"),
     click.option("--device-memory", callback=parsed(parse_bytes),
                  help="Of one rank, 64MiB or 80GB: what does not fit ends the run."),
     click.option("--audit-every", type=int, default=DEFAULT.audit_every, help="Iterations between digests."),

@@ -47,8 +47,8 @@ def test_a_record_has_the_fields_that_others_read(job: Any) -> None:
         "gradient_audit", "gathers_a_layer", "persistent", "peak", "totals", "test_accuracy", "seconds",
         "faults", "verdict",
     ]  # fmt: skip
-    assert record["schema"] == "zero-emulator/run/2"
-    assert RunConfig(**record["config"] | {"hidden": (4, 3)}) == RunConfig(
+    assert record["schema"] == "zero-emulator/run/3"
+    assert RunConfig(**record["config"] | {"hidden": (4, 3), "algorithm": ()}) == RunConfig(
         strategy="zero3", hidden=(4, 3), iterations=2, batch_size=11, lr=0.02, dtype="float64"
     )
     assert {"python", "transport", "numpy", "mpi4py", "mpi_library", "data", "hosts"} <= set(
@@ -211,7 +211,7 @@ def test_a_comparison_holds_all_runs_and_what_sets_them_apart(job: Any) -> None:
         "schema", "runs", "too_large", "differences_from_serial", "gradient_errors", "faults", "verdicts",
         "agreement", "verdict",
     }  # fmt: skip
-    assert document["schema"] == "zero-emulator/compare/2"
+    assert document["schema"] == "zero-emulator/compare/3"
     assert list(document["runs"]) == list(STRATEGIES)
     assert all(record["gradient_audit"] for record in document["runs"].values())
     assert all(record["config"]["strategy"] == name for name, record in document["runs"].items())

@@ -46,7 +46,7 @@ def assert_same_bits(left: Outcome, right: Outcome) -> None:
 
 
 def assert_agree(train: Any, micro_batches: int, **settings: Any) -> None:
-    for first, *others in must_agree(micro_batches):
+    for first, *others in must_agree(RunConfig(micro_batches=micro_batches)):
         expected = train(first, micro_batches=micro_batches, **settings)
         assert np.isfinite(np.concatenate(expected.weights)).all()  # no poison
         assert all(len(set(digests)) == 1 for digests in expected.digests.values())
@@ -67,7 +67,7 @@ def test_all_optimizers_give_the_same_bits_with_all_strategies(train: Any, optim
 
 @pytest.mark.few_sizes
 def test_with_micro_batches_those_that_reduce_equally_often_give_the_same_bits(train: Any) -> None:
-    assert must_agree(4) == (("ddp", "zero1"), ("zero2", "zero3"))
+    assert must_agree(RunConfig(micro_batches=4)) == (("ddp", "zero1"), ("zero2", "zero3"))
     assert_agree(train, 4, hidden=(3,), clip=0.05)
 
 

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -152,6 +152,10 @@ class Strategy(ABC):
         label = self.comm.label
         return self.comm.labelled(label._replace(kind=kind, layer=layer, phase=phase or label.phase))
 
+    def how(self, collective: str, params: LayerParams) -> dict[str, Any]:
+        """How training calls a collective on this layer: over its blocks, by the algorithm asked for."""
+        return {"sizes": params.sizes, "algorithm": self.options.algorithms[collective]}
+
     def check_version(self, layer: int, versions: npt.NDArray[np.int64]) -> None:
         """VersionError unless all ranks' shards of the layer are of the version of this iteration."""
         check_versions(layer, versions, self.updates)
@@ -216,7 +220,7 @@ class Strategy(ABC):
                 full = self.buffers.take("buffer", params.size, self.precision.weight_wire)
                 full[params.own] = params.own_weight
             with self.labelled(layer):
-                self.works.append(self.comm.all_gather(IN_PLACE, full, sizes=params.sizes))
+                self.works.append(self.comm.all_gather(IN_PLACE, full, **self.how("all_gather", params)))
             gathered.append(full)
         self.wait()
         for params, full in zip(self.layers, gathered, strict=True):

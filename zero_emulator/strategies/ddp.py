@@ -20,13 +20,17 @@ class DDP(WholeGradients):
 
     def reduce(self, params: LayerParams) -> None:
         if params.summed_grad.dtype == dtype_of(self.precision.reduce):
-            self.works.append(self.comm.all_reduce(IN_PLACE, params.summed_grad, sizes=params.sizes))
+            self.works.append(
+                self.comm.all_reduce(IN_PLACE, params.summed_grad, **self.how("all_reduce", params))
+            )
         else:
             self.reduce_scatter(params)
 
     def finish_iteration(self, iteration: int) -> None:
         for params in self.take_reduced():
-            self.works.append(self.comm.all_gather(IN_PLACE, params.summed_grad, sizes=params.sizes))
+            self.works.append(
+                self.comm.all_gather(IN_PLACE, params.summed_grad, **self.how("all_gather", params))
+            )
         self.wait()
         for params in self.layers:
             params.narrow_grad()

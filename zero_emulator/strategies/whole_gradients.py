@@ -44,7 +44,7 @@ class WholeGradients(Strategy):
             wire = self.buffers.take("buffer", params.size, self.precision.reduce)
             wire[...] = params.summed_grad
             self.casts.append((params, wire))
-        self.works.append(self.comm.reduce_scatter(IN_PLACE, wire, sizes=params.sizes))
+        self.works.append(self.comm.reduce_scatter(IN_PLACE, wire, **self.how("reduce_scatter", params)))
 
     def take_reduced(self) -> list[LayerParams]:
         """Wait for the reductions and bring what was cast back; the layers that were."""

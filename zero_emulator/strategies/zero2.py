@@ -45,7 +45,7 @@ class Zero2(Strategy):
         lands_in_place = first and full.dtype == params.summed_grad.dtype
         shard = params.summed_grad
         block = shard if lands_in_place else self.buffers.take("buffer", shard.size, self.precision.reduce)
-        work = self.comm.reduce_scatter(full, block, sizes=params.sizes)
+        work = self.comm.reduce_scatter(full, block, **self.how("reduce_scatter", params))
         self.reducing = _Reducing(work, full, block, params, first)
 
     def settle(self) -> None:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from collectives.algorithms import Algorithm
 from collectives.communicator import IN_PLACE
 from collectives.work import Work
 from zero_emulator.dtypes import dtype_of
@@ -115,7 +116,8 @@ class Zero3(Zero2):
         while self.started < min(len(self.gathers), needed + 1 + self.options.prefetch):
             visit = self.gathers[self.started]
             with self.labelled(visit.layer, phase=visit.phase):
-                self.gathered[self.started] = self.start_gather(visit.layer)
+                algorithm = self.options.algorithms["all_gather"]
+                self.gathered[self.started] = self.start_gather(visit.layer, algorithm)
             self.started += 1
         self.gathered[needed].work.wait()
 
@@ -126,15 +128,15 @@ class Zero3(Zero2):
         if visit.last_use:
             self.buffers.give_back(self.gathered.pop(visit.gather).view)
 
-    def start_gather(self, layer: int) -> _Gathered:
+    def start_gather(self, layer: int, algorithm: str | Algorithm = "ring") -> _Gathered:
         """Start to gather a layer, in the dtype of the wire."""
         params = self.layers[layer]
         view = self.buffers.take("view", params.size, self.precision.weight_wire)
         if view.dtype == params.weight.dtype:
-            work = self.comm.all_gather(params.weight, view, sizes=params.sizes)
+            work = self.comm.all_gather(params.weight, view, sizes=params.sizes, algorithm=algorithm)
         else:
             view[params.own] = params.weight
-            work = self.comm.all_gather(IN_PLACE, view, sizes=params.sizes)
+            work = self.comm.all_gather(IN_PLACE, view, sizes=params.sizes, algorithm=algorithm)
         return _Gathered(work, view, self.versions.of(layer))
 
     def gather_weight(self, layer: int) -> Array:

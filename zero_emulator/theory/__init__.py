@@ -18,9 +18,11 @@ from zero_emulator.theory.rings import (
     PASSES,
     RING,
     Flow,
+    Scratch,
     Sizes,
     ring_all_gather,
     ring_all_reduce,
+    ring_flow,
     ring_reduce_scatter,
     ring_scratch,
 )
@@ -50,6 +52,7 @@ __all__ = [
     "Moments",
     "Passing",
     "Samples",
+    "Scratch",
     "Sizes",
     "UpdateStep",
     "Updates",
@@ -68,6 +71,7 @@ __all__ = [
     "persistent_bytes",
     "ring_all_gather",
     "ring_all_reduce",
+    "ring_flow",
     "ring_reduce_scatter",
     "ring_scratch",
 ]

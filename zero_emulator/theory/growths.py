@@ -5,7 +5,8 @@ While a layer of S parameters is in use on n rows that is:
     view           of each layer that is in use, prefetched, or kept for its backward (ZeRO-3)
     compute copy   of the layer in use, if its weights are of another dtype
     buffer         its full gradient, if that is not kept, and casts of it; what reductions hold in flight;
-                   all layers where updated weights are cast for the wire
+                   all layers where updated weights are cast for the wire; what gathers in flight work in,
+                   which is nothing for a ring
     scratch        of the optimizer
     activation     outputs of all layers up to this one, the gradient by its own, once more before its ReLU,
                    and the gradient by its inputs
@@ -25,9 +26,9 @@ from zero_emulator.precision import ITEMSIZE, Precision
 from zero_emulator.theory.claimed import is_sharded
 from zero_emulator.theory.overhead import SCALAR_BYTES
 from zero_emulator.theory.passing import compute_copy, full_gradient, gradient_casts, reduction
-from zero_emulator.theory.rings import Sizes, ring_scratch
+from zero_emulator.theory.rings import Scratch, Sizes, ring_scratch
 from zero_emulator.theory.training import KeepViews
-from zero_emulator.theory.views import Gather, gathers, views_held, visits
+from zero_emulator.theory.views import Gather, gathers, views_held, views_in_flight, visits
 
 
 class Growth(NamedTuple):
@@ -70,6 +71,7 @@ class Passing:
     update: UpdateStep
     prefetch: int = 0
     keep_views: KeepViews = "none"
+    scratch: Scratch = ring_scratch
 
     def growths(self, *, updates: bool) -> Iterator[Growth]:
         """All moments of growth, in a rank's order; ``updates``: the iteration is not voted down."""
@@ -85,6 +87,8 @@ class Passing:
         always = self._input(micro_batch) + Counter(buffer=in_flight)
         for layer in range(len(self.layers)):
             visit, _ = visits(layer, micro_batch, len(self.layers))
+            saved = Counter(activation=sum(outputs[:layer]))
+            yield Growth("forward", layer, always + self._views(visit, waits=True) + saved)
             activations = Counter(activation=sum(outputs[: layer + 1]))
             yield Growth("forward", layer, always + self._in_use(layer, visit) + activations)
 
@@ -102,6 +106,8 @@ class Passing:
         grad_x = outputs[layer - 1] if layer > 0 else 0
         before_relu = output if layer < len(self.layers) - 1 else 0
         always = self._input(micro_batch)
+        saved = Counter(buffer=in_flight, activation=below + output + output)
+        yield Growth("backward", layer, always + self._views(visit, waits=True) + saved)
         passing = Counter(
             buffer=in_flight + full_gradient(*asked, micro_batch),
             activation=below + output + output + before_relu + grad_x,
@@ -113,21 +119,31 @@ class Passing:
             in_flight = 0  # the reduction before this one ends first, or full gradients would pile up
         for cast in gradient_casts(*asked):
             yield Growth("backward", layer, always + Counter(buffer=cast))
-        in_flight += reduction(*asked, self.rank, micro_batch, len(self.samples.rows))
+        in_flight += reduction(*asked, self.rank, micro_batch, len(self.samples.rows), self.scratch)
         yield Growth("backward", layer, always + Counter(buffer=in_flight))
         return in_flight
 
     def _in_update(self, updates: bool) -> Iterator[Growth]:
         precision = self.precision
+        if not is_sharded(self.strategy, "moment") and precision.reduce != precision.summed_gradient:
+            yield Growth("update", None, Counter(buffer=self._gathers_all(precision.summed_gradient)))
         if self.update.reduces_scalars:
             one = ring_scratch("all_reduce", even_cut(1, len(self.layers[0])), self.rank, in_place=True)
             yield Growth("update", None, Counter(buffer=SCALAR_BYTES * one))
         for elements in self.update.scratch if updates else ():
             yield Growth("update", None, Counter(scratch=ITEMSIZE[precision.updated] * elements))
         gathers_weights = is_sharded(self.strategy, "moment") and not is_sharded(self.strategy, "weight")
-        if gathers_weights and precision.weight_wire != precision.weight:
-            whole = sum(map(sum, self.layers))
-            yield Growth("update", None, Counter(buffer=ITEMSIZE[precision.weight_wire] * whole))
+        if gathers_weights:
+            cast = precision.weight_wire != precision.weight
+            whole = ITEMSIZE[precision.weight_wire] * sum(map(sum, self.layers)) if cast else 0
+            in_flight = self._gathers_all(precision.weight_wire)
+            yield Growth("update", None, Counter(buffer=whole + in_flight))
+
+    def _gathers_all(self, dtype: str) -> int:
+        """Bytes that gathers of all layers in flight, in place, work in."""
+        return ITEMSIZE[dtype] * sum(
+            self.scratch("all_gather", sizes, self.rank, in_place=True) for sizes in self.layers
+        )
 
     def _input(self, micro_batch: int) -> Counter[str]:
         """Bytes of the rows that come in, and of their targets."""
@@ -145,10 +161,22 @@ class Passing:
         copy = compute_copy(self.strategy, self.precision, self.layers[layer])
         return self._views(visit) + Counter({"compute copy": copy})
 
-    def _views(self, visit: int, *, after: bool = False) -> Counter[str]:
-        """Bytes of the views that are held during a visit, or after it."""
+    def _views(self, visit: int, *, after: bool = False, waits: bool = False) -> Counter[str]:
+        """Bytes of the views that are held during a visit, or after it, and of gathers in flight.
+
+        ``waits``: the gather that the visit needs is one of them.
+        """
+        itemsize = ITEMSIZE[self.precision.weight_wire]
         held = views_held(self._gathers, visit, self.prefetch, after=after)
-        return Counter(view=ITEMSIZE[self.precision.weight_wire] * sum(sum(self.layers[n]) for n in held))
+        in_flight = views_in_flight(self._gathers, visit, self.prefetch, waits=waits)
+        in_place = self.precision.weight_wire != self.precision.weight
+        scratch = [
+            self.scratch("all_gather", self.layers[layer], self.rank, in_place=in_place)
+            for layer in in_flight
+        ]
+        return Counter(
+            view=itemsize * sum(sum(self.layers[layer]) for layer in held), buffer=itemsize * sum(scratch)
+        )
 
     @cached_property
     def _gathers(self) -> list[Gather]:

@@ -6,7 +6,7 @@ number that is computed in, of a weight on the wire, of a summed gradient and of
 
 from zero_emulator.precision import ITEMSIZE, Precision
 from zero_emulator.theory.claimed import is_sharded
-from zero_emulator.theory.rings import Sizes, ring_scratch
+from zero_emulator.theory.rings import Scratch, Sizes, ring_scratch
 
 
 def compute_copy(strategy: str, precision: Precision, sizes: Sizes) -> int:
@@ -35,9 +35,15 @@ def gradient_casts(strategy: str, precision: Precision, sizes: Sizes) -> list[in
 
 
 def reduction(
-    strategy: str, precision: Precision, sizes: Sizes, rank: int, micro_batch: int, micro_batches: int
+    strategy: str,
+    precision: Precision,
+    sizes: Sizes,
+    rank: int,
+    micro_batch: int,
+    micro_batches: int,
+    scratch_of: Scratch = ring_scratch,
 ) -> int:
-    """What the reduction of a layer's gradient holds until it is over, ring and all.
+    """What the reduction of a layer's gradient holds until it is over, what it works in and all.
 
     Where gradients are sharded each micro-batch has one: r S of what is sent, and r s of what comes in, if
     that is added to the shard or is of another dtype. Where they are whole the last micro-batch has one, in
@@ -45,10 +51,11 @@ def reduction(
     """
     itemsize, same = ITEMSIZE[precision.reduce], precision.reduce == precision.summed_gradient
     if is_sharded(strategy, "gradient"):
-        scratch = ring_scratch("reduce_scatter", sizes, rank, in_place=False)
+        scratch = scratch_of("reduce_scatter", sizes, rank, in_place=False)
         comes_in = 0 if same and micro_batch == 0 else sizes[rank]
         return itemsize * (sum(sizes) + scratch + comes_in)
     if micro_batch < micro_batches - 1:
         return 0
-    scratch = ring_scratch("reduce_scatter", sizes, rank, in_place=True)  # as much as an all-reduce
+    collective = "reduce_scatter" if is_sharded(strategy, "moment") or not same else "all_reduce"
+    scratch = scratch_of(collective, sizes, rank, in_place=True)
     return itemsize * (scratch + (0 if same else sum(sizes)))

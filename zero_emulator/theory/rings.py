@@ -5,7 +5,7 @@ for clusters of workstations, JPDC 2009.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 Sizes = tuple[int, ...]
 """Sizes of a layer's blocks in elements, one a rank."""
@@ -61,6 +61,12 @@ def ring_scratch(collective: str, sizes: Sizes, rank: int, *, in_place: bool) ->
     return max(passed_on[::2], default=0) + max(passed_on[1::2], default=0)
 
 
+class Scratch(Protocol):
+    """Elements that a collective works in beside the caller's buffers: for a ring ``ring_scratch``."""
+
+    def __call__(self, collective: str, sizes: Sizes, rank: int, *, in_place: bool) -> int: ...
+
+
 PASSES = {
     "all_gather": ("all_gather",),
     "reduce_scatter": ("reduce_scatter",),
@@ -73,3 +79,8 @@ RING: dict[str, Callable[[Sizes, int], Flow]] = {
     "reduce_scatter": ring_reduce_scatter,
     "all_reduce": ring_all_reduce,
 }
+
+
+def ring_flow(collective: str, sizes: Sizes, rank: int) -> Flow:
+    """What a call of this collective sends and receives."""
+    return RING[collective](sizes, rank)

@@ -1,10 +1,10 @@
 """Training traffic: the bytes that the collectives of an iteration send, whichever strategy calls them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from zero_emulator.theory.muon import muon_fetches
-from zero_emulator.theory.rings import NOTHING, PASSES, RING, Flow, Sizes
+from zero_emulator.theory.rings import NOTHING, PASSES, Flow, Sizes, ring_flow
 
 KeepViews = Literal["none", "last", "all"]
 """Whose gathered views stay from forward to backward: nobody's, the last layer's, everybody's."""
@@ -31,15 +31,17 @@ def iteration_traffic(
     rank: int,
     fetched: Sequence[Sizes] = (),
     fetched_itemsize: int = 0,
+    flow_of: Callable[[str, Sizes, int], Flow] = ring_flow,
 ) -> dict[tuple[str, str], Flow]:
     """Bytes that a rank sends and receives in an iteration, by (phase, collective).
 
-    ``fetched`` are matrices that ranks fetch from each other for Muon, by their shares.
+    ``fetched`` are matrices that ranks fetch from each other for Muon, by their shares, around a ring.
+    ``flow_of``: what a call sends and receives, given its collective, its blocks and the rank.
     """
     flows: dict[tuple[str, str], Flow] = {}
     for use in uses:
         for sizes in layers[use.layers]:
-            flow = RING[use.collective](sizes, rank).times(use.times * use.itemsize)
+            flow = flow_of(use.collective, sizes, rank).times(use.times * use.itemsize)
             key = use.phase, use.collective
             flows[key] = flows.get(key, NOTHING) + flow
     if fetched:

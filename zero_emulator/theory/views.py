@@ -52,3 +52,12 @@ def views_held(found: list[Gather], visit: int, prefetch: int, *, after: bool = 
         for k, gather in enumerate(found)
         if found[max(0, k - prefetch)].first <= visit < gather.last + (not after)
     ]
+
+
+def views_in_flight(found: list[Gather], visit: int, prefetch: int, *, waits: bool = False) -> list[int]:
+    """The layers whose gathers are started and not awaited by a visit; with its own if it still ``waits``."""
+    return [
+        gather.layer
+        for k, gather in enumerate(found)
+        if found[max(0, k - prefetch)].first <= visit < gather.first + waits
+    ]
