@@ -84,6 +84,31 @@ def test_an_algorithm_of_ones_own_runs_and_is_proved_as_the_readme_shows(
     assert capsys.readouterr().out.strip() == shown(command)
 
 
+def test_the_same_algorithm_is_tested_and_trained_on_as_the_readme_shows(
+    monkeypatch, capsys, tmp_path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("star.py", "test_star.py"):
+        Path(name).write_text(sample(name))
+    command = "python -m pytest -q test_star.py"
+    words = [sys.executable, *command.split()[1:], "-p", "no:cacheprovider"]
+    ran = subprocess.run(
+        words, capture_output=True, text=True, timeout=60, check=True, env=os.environ | LAUNCH
+    )
+    assert without_time(ran.stdout) == without_time(shown(command))
+    command = "zero-emulator train --algorithm all_gather=star.py:star --ranks 3"
+    command += " --transport threads --iterations 20"
+    monkeypatch.setattr(sys, "argv", command.split())
+    with pytest.raises(SystemExit):
+        zero_cli.main()
+    lines = capsys.readouterr().out.splitlines()  # the others depend on the machine's BLAS
+    assert [line for line in shown(command).splitlines() if line not in ("...", *lines)] == []
+
+
+def without_time(said: str) -> str:
+    return re.sub(r"in [0-9.]+s", "in no time", said).strip()
+
+
 def test_a_program_of_ones_own_counts_on_real_ranks_as_the_readme_shows(tmp_path) -> None:
     (tmp_path / "reduce.py").write_text(sample("reduce.py"))
     mpiexec = Path(sys.executable).with_name("mpiexec")
