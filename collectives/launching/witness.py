@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from collectives.launching.launched import launched_rank
-from collectives.launching.processes import Process, identify
+from collectives.launching.processes import Process, die_with, identify
 from collectives.launching.rank_notes import NOTES_VARIABLE, STREAMS, leave, read_notes, remove
 from collectives.launching.shared_memory import remove_shared, shared_by
 
@@ -27,9 +27,10 @@ def main(directory: str, launcher: Process, command: Sequence[str]) -> int:
     """Run ``command`` as a rank until it ends, mpiexec stops us or the launcher is gone; an exit code."""
     rank = launched_rank()
     signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)  # before the fork: no SIGCHLD may be missed
+    witness = os.getpid()
     child = os.fork()
     if child == 0:
-        _become_rank(rank, directory, command)
+        _become_rank(rank, witness, directory, command)
     try:
         leave(directory, rank, "pids", f"{identify(os.getpid())} {identify(child)}")
         status = _await_end(child, directory, launcher)
@@ -41,11 +42,11 @@ def main(directory: str, launcher: Process, command: Sequence[str]) -> int:
             os.killpg(child, signal.SIGKILL)
 
 
-def _become_rank(rank: int, directory: str, command: Sequence[str]) -> NoReturn:
+def _become_rank(rank: int, witness: int, directory: str, command: Sequence[str]) -> NoReturn:
     try:
         # A group of its own: mpiexec's signals reach the witness alone, which then knows it for a victim.
         os.setpgid(0, 0)
-        _die_with_parent()
+        die_with(witness)
         for name, descriptor in STREAMS.items():
             os.dup2(os.open(os.path.join(directory, name), os.O_WRONLY), descriptor)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _AWAITED)
@@ -54,18 +55,6 @@ def _become_rank(rank: int, directory: str, command: Sequence[str]) -> NoReturn:
         leave(directory, rank, "failed", f"could not start: {error}")
     finally:
         os._exit(3)
-
-
-def _die_with_parent() -> None:
-    """Let Linux end this process when the witness is killed; elsewhere the launcher must do it."""
-    if sys.platform == "linux":
-        import ctypes
-
-        witness = os.getppid()
-        pr_set_pdeathsig = 1
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
-        if os.getppid() != witness or witness == 1:
-            os._exit(3)
 
 
 def _await_end(child: int, directory: str, launcher: Process) -> int | None:
