@@ -1,6 +1,7 @@
 """One set of test bodies, two worlds: ranks as threads of this process, or real MPI ranks.
 
-``pytest`` runs the ranks as threads, for world sizes 1, 2, 3, 4, 5, 7 and 8. Under
+``pytest`` runs the ranks as threads, for world sizes 1, 2, 3, 4, 5, 7 and 8, and what is marked so on a few
+sizes as processes too. Under
 
     mpiexec -n 4 python -m mpi4py -m pytest --with-mpi -m mpi -q tests
 
@@ -26,6 +27,7 @@ import pytest
 from collectives.communicator import Communicator
 from collectives.transports.base import Transport
 from collectives.transports.checking import CheckingTransport
+from collectives.transports.process_world import run_processes
 from collectives.transports.threads import run_threads
 from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
@@ -71,7 +73,13 @@ class RunRanks(Protocol):
 
 
 @pytest.fixture
-def run_ranks(request: pytest.FixtureRequest, world_size: int) -> RunRanks:
+def runner() -> str:
+    """``threads`` or ``processes``: where there is no MPI."""
+    return "threads"
+
+
+@pytest.fixture
+def run_ranks(request: pytest.FixtureRequest, world_size: int, runner: str) -> RunRanks:
     with_mpi = _with_mpi(request.config)
 
     def run(
@@ -87,7 +95,7 @@ def run_ranks(request: pytest.FixtureRequest, world_size: int) -> RunRanks:
             return body(Communicator(wrap(CheckingTransport(transport)), **settings))
 
         if not with_mpi:
-            return run_threads(world_size, on_rank)
+            return {"threads": run_threads, "processes": run_processes}[runner](world_size, on_rank)
         from collectives.transports.mpi import MPITransport
 
         transport = MPITransport() if message_limit is None else MPITransport(message_limit=message_limit)
@@ -175,7 +183,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         sizes: tuple[int, ...] = (_mpi_world().size,)  # deselected later if it is not one of them
     else:
         sizes = tuple(filter(partial(_is_for, metafunc.definition), WORLD_SIZES))
-    metafunc.parametrize("world_size", sizes, ids=[f"{size}ranks" for size in sizes])
+    ids = [f"{size}ranks" for size in sizes]
+    if metafunc.definition.get_closest_marker("on_processes") and not _with_mpi(metafunc.config):
+        some = [size for size in sizes if size in FEW_SIZES]
+        ways = [("threads", size) for size in sizes] + [("processes", size) for size in some]
+        ids += [f"{size}processes" for size in some]
+        metafunc.parametrize(("runner", "world_size"), ways, ids=ids)
+    else:
+        metafunc.parametrize("world_size", sizes, ids=ids)
 
 
 def _is_for(item: pytest.Item, world_size: int) -> bool:
@@ -215,6 +230,7 @@ def _is_on_ranks(item: pytest.Item) -> bool:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "ranks(min): the test needs at least so many ranks")
     config.addinivalue_line("markers", "on_threads: real ranks would show nothing more, and take longer")
+    config.addinivalue_line("markers", "on_processes: without MPI, on a few sizes as processes too")
     config.addinivalue_line("markers", "few_sizes: one world size of each kind shows it as well as all")
     if _with_mpi(config):
         config.pluginmanager.register(_MPISession(config, _mpi_world()), "mpi-session")

@@ -6,7 +6,6 @@ whatever relies on MPI's eager messages hangs here, in the tests, and not on som
 
 import contextlib
 import pickle
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -17,6 +16,7 @@ import numpy as np
 
 from collectives.ledger import Origin
 from collectives.transports.base import TIME_LIMIT, Array, Messages, Transport, TransportError
+from collectives.transports.failures import OnFailure, describe_failure, note_rank, tell_nobody
 from collectives.transports.in_flight import CLOSED, InFlight, Tags
 
 T = TypeVar("T")
@@ -185,11 +185,13 @@ class ThreadTransport(Transport):
             raise TransportError(self._world.failure)
 
 
-def run_threads(world_size: int, body: Callable[[Transport], T]) -> list[T]:
+def run_threads(
+    world_size: int, body: Callable[[Transport], T], *, on_failure: OnFailure = tell_nobody
+) -> list[T]:
     """What ``body(transport)`` returned on each rank, all run at once as threads.
 
     The first rank that raises ends the waits of the others; its exception is raised here, with its rank in a
-    note (from Python 3.11, which has notes).
+    note (from Python 3.11, which has notes), after ``on_failure`` was called with it.
     """
     world = ThreadWorld(world_size)
     results: dict[int, T] = {}
@@ -200,7 +202,7 @@ def run_threads(world_size: int, body: Callable[[Transport], T]) -> list[T]:
             results[rank] = body(world.transport(rank))
         except BaseException as error:
             failures.append((rank, error))
-            world.abort(f"rank {rank} raised {type(error).__name__}: {error}")
+            world.abort(describe_failure(rank, error))
 
     threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(world_size)]
     for thread in threads:
@@ -209,7 +211,6 @@ def run_threads(world_size: int, body: Callable[[Transport], T]) -> list[T]:
         thread.join()
     if failures:
         rank, failure = failures[0]
-        if sys.version_info >= (3, 11):
-            failure.add_note(f"on rank {rank} of {world_size}")
-        raise failure
+        on_failure(describe_failure(rank, failure), failure)
+        raise note_rank(failure, rank, world_size)
     return [results[rank] for rank in range(world_size)]

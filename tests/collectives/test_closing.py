@@ -13,6 +13,8 @@ from collectives.transports.delaying import DelayingTransport
 from collectives.transports.metered import MeteredTransport
 from collectives.transports.mute import MuteTransport
 
+pytestmark = pytest.mark.on_processes
+
 ORIGIN = Origin(Call(0, "test", "none", Label()), 0, 0)
 LINE = "this communicator is closed: close it after its last use, or make another"
 

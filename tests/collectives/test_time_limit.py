@@ -11,6 +11,8 @@ from collectives.transports.base import TransportError
 from collectives.transports.threads import run_threads
 from collectives.work import CollectiveTimeoutError
 
+pytestmark = pytest.mark.on_processes
+
 LIMIT = 0.1
 
 

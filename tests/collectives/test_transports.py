@@ -10,6 +10,8 @@ from collectives.ledger import Call, Label, Origin
 from collectives.transports.base import Array, Messages, Transport, TransportError
 from collectives.transports.threads import ThreadWorld, run_threads
 
+pytestmark = pytest.mark.on_processes
+
 ORIGIN = Origin(Call(0, "test", "none", Label()), 0, 0)
 
 

@@ -1,0 +1,495 @@
+"""What is special about ranks as processes: how they end, what they leave, and how their bytes travel."""
+
+import contextlib
+import errno
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from collectives.algorithms import ALGORITHMS
+from collectives.communicator import Communicator
+from collectives.ledger import Call, Label, Origin
+from collectives.transports import process_job, process_memory, process_wire
+from collectives.transports.base import Array, Messages, Transport, TransportError
+from collectives.transports.checking import CheckingTransport
+from collectives.transports.failures import RankDiedError
+from collectives.transports.process_messages import ProcessMessages
+from collectives.transports.process_pieces import SLOT_BYTES, SLOTS
+from collectives.transports.process_posted import OFFER, SMALL
+from collectives.transports.process_world import run_processes
+
+ORIGIN = Origin(Call(0, "test", "none", Label()), 0, 0)
+LARGE = 3 * SLOTS * SLOT_BYTES + 5
+SOON = 6  # seconds
+
+
+def move(transport: Transport, sends: Messages, recvs: Messages) -> None:
+    pending = transport.post(sends, recvs, 0, ORIGIN)
+    assert transport.wait_until(lambda: transport.landed(pending), 20), transport.missing(pending)
+
+
+def numbers(rank: int, size: int) -> Array:
+    return ((np.arange(size) + 7 * rank) % 251).astype(np.uint8)
+
+
+@pytest.fixture(autouse=True)
+def short_of_patience(monkeypatch: Any) -> None:
+    monkeypatch.setattr(process_job, "GRACE_SECONDS", 0.5)
+
+
+@pytest.fixture
+def nothing_left() -> Iterator[None]:
+    """No process, no open file, nothing in the shared memory or the temporary files of the machine."""
+
+    def left() -> tuple[set[str], int]:
+        children = {
+            process.name
+            for process in Path("/proc").glob("[0-9]*")
+            if f"PPid:\t{os.getpid()}\n" in _status(process)
+        }
+        return children, len(os.listdir("/proc/self/fd"))
+
+    before = left()
+    yield
+    assert left() == before
+
+
+def _status(process: Path) -> str:
+    with contextlib.suppress(OSError):
+        return (process / "status").read_text()
+    return ""
+
+
+def test_results_come_in_rank_order() -> None:
+    def body(transport: Transport) -> tuple[int, int]:
+        time.sleep(0.02 * (3 - transport.rank))
+        return transport.rank, os.getpid()
+
+    results = run_processes(3, body)
+    assert [rank for rank, _ in results] == [0, 1, 2]
+    assert len({os.getpid(), *(pid for _, pid in results)}) == 4
+
+
+@pytest.mark.parametrize("world_size", [0, -1])
+def test_a_world_without_ranks_is_refused(world_size: int) -> None:
+    with pytest.raises(ValueError, match=f"a world of {world_size} ranks: give 1 or more"):
+        run_processes(world_size, lambda transport: None)
+
+
+# How a rank ends.
+
+
+def wait_for_ever(transport: Transport) -> None:
+    transport.exchange(None, limit=None)
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_rank_that_raises_ends_the_waits_of_the_others_with_its_exception_and_its_rank(
+    tmp_path: Path,
+) -> None:
+    told: list[str] = []
+
+    def body(transport: Transport) -> None:
+        if transport.rank == 1:
+            raise ZeroDivisionError("rank 1 has\nhad enough")
+        with pytest.raises(TransportError, match="rank 1 has failed"):
+            wait_for_ever(transport)
+        (tmp_path / f"{transport.rank}").touch()
+
+    start = time.monotonic()
+    with pytest.raises(ZeroDivisionError, match="had enough") as caught:
+        run_processes(3, body, on_failure=lambda line, error: told.append(line))
+    assert time.monotonic() - start < SOON
+    assert getattr(caught.value, "__notes__", ["on rank 1 of 3"]) == ["on rank 1 of 3"]
+    assert 'raise ZeroDivisionError("rank 1 has' in str(caught.value.__cause__)
+    assert told == ["rank 1 raised ZeroDivisionError: rank 1 has had enough"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "2"]
+
+
+ENDINGS: dict[str, tuple[Callable[[], object], str]] = {
+    "killed": (
+        lambda: os.kill(os.getpid(), signal.SIGKILL),
+        r"rank 1 was killed by signal 9 \(SIGKILL\)",
+    ),
+    "left with code 0": (lambda: os._exit(0), "rank 1 exited with code 0 in the middle of the run"),
+    "left with code 7": (lambda: os._exit(7), "rank 1 exited with code 7 in the middle of the run"),
+}
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_rank_that_ends_without_a_word_is_named_soon(ending: str) -> None:
+    end, line = ENDINGS[ending]
+
+    def body(transport: Transport) -> None:
+        if transport.rank == 1:
+            end()
+        wait_for_ever(transport)
+
+    start = time.monotonic()
+    with pytest.raises(RankDiedError, match=line):
+        run_processes(3, body)
+    assert time.monotonic() - start < SOON
+
+
+def test_a_rank_that_leaves_by_sys_exit_has_failed() -> None:
+    def body(transport: Transport) -> None:
+        if transport.rank == 1:
+            sys.exit(0)
+        wait_for_ever(transport)
+
+    with pytest.raises(SystemExit):
+        run_processes(2, body)
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_wait_for_a_stopped_rank_ends_at_its_limit_and_says_who_is_stopped() -> None:
+    told: list[str] = []
+
+    def body(transport: Transport) -> None:
+        transport.exchange(None)
+        if transport.rank == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        transport.exchange(None, limit=0.3)
+
+    with pytest.raises(TransportError, match=r"rank \d waited 0.3 s"):
+        run_processes(3, body, on_failure=lambda line, error: told.append(line))
+    assert told[0].endswith(" (rank 1 is stopped)")
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_rank_that_does_not_end_after_the_others_is_named_at_the_limit() -> None:
+    def body(transport: Transport) -> None:
+        if transport.rank == 1:
+            time.sleep(1000)
+
+    with pytest.raises(RankDiedError, match=r"rank 1 had not ended 0.3 s after the others"):
+        run_processes(3, body, last_rank_limit=0.3)
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_rank_that_computes_on_is_ended_when_another_has_failed() -> None:
+    def body(transport: Transport) -> None:
+        if transport.rank == 1:
+            raise ArithmeticError
+        time.sleep(1000)
+
+    start = time.monotonic()
+    with pytest.raises(ArithmeticError):
+        run_processes(2, body)
+    assert time.monotonic() - start < SOON
+
+
+class Arguments(Exception):  # noqa: N818 - which pickle writes, and cannot read
+    def __init__(self, one: str, other: str) -> None:
+        super().__init__(one + other)
+
+
+def test_an_exception_that_cannot_be_read_again_is_told_in_words() -> None:
+    def body(transport: Transport) -> None:
+        raise Arguments("cannot ", "travel")
+
+    with pytest.raises(RuntimeError, match=r"^Arguments: cannot travel"):
+        run_processes(1, body)
+
+
+def test_ctrl_c_is_for_the_parent() -> None:
+    def body(transport: Transport) -> str:
+        os.kill(os.getpid(), signal.SIGINT)
+        return "went on"
+
+    assert run_processes(1, body) == ["went on"]
+
+
+@pytest.mark.parametrize("where", ["result", "exception"])
+def test_what_cannot_be_pickled_is_told_by_its_rank(where: str) -> None:
+    class Local(Exception):  # noqa: N818 - of which nobody else knows
+        pass
+
+    def body(transport: Transport) -> object:
+        if where == "exception":
+            raise Local("cannot travel")
+        return Local
+
+    told: list[str] = []
+    with pytest.raises(Exception, match=r"Local"):
+        run_processes(1, body, on_failure=lambda line, error: told.append(line))
+    assert told[0].startswith("rank 0 raised ")
+
+
+KILLED = """
+import os, time
+from collectives.transports.process_world import run_processes
+
+def body(transport):
+    os.write(1, b"%d\\n" % os.getpid())
+    time.sleep(1000)
+
+run_processes(2, body)
+"""
+
+
+def test_no_rank_outlives_a_parent_that_is_killed() -> None:
+    command = [sys.executable, "-c", KILLED]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        ranks = [int(parent.stdout.readline()) for _ in range(2)]
+        parent.kill()
+        assert parent.stdout.read() == "", "the pipe is closed when the last of them is gone"
+    end = time.monotonic() + SOON
+    while any(_status(Path(f"/proc/{pid}")) for pid in ranks):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def named_files() -> set[str]:
+    """What this process has open or mapped, where shared memory and temporary files are."""
+    names = [line.split(maxsplit=5)[-1] for line in Path("/proc/self/maps").read_text().splitlines()]
+    for one in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # the one that listed them
+            names.append(os.readlink(f"/proc/self/fd/{one}"))
+    places = ("/dev/shm/", f"{tempfile.gettempdir()}/")
+    return {name for name in names if name.startswith(places) and not name.endswith("(deleted)")}
+
+
+def test_ranks_use_nothing_with_a_name_that_could_be_left_behind() -> None:
+    def body(transport: Transport) -> set[str]:
+        transport.exchange(np.ones(LARGE))
+        return named_files()
+
+    with tempfile.NamedTemporaryFile() as known:
+        assert known.name in named_files()
+    before = named_files()
+    assert all(found <= before for found in run_processes(2, body, may_read=False))
+
+
+def test_more_ranks_than_files_may_be_open_by_habit_are_run() -> None:
+    def body(transport: Transport) -> int:
+        used, (_, hard) = len(os.listdir("/proc/self/fd")), resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used + 10, hard))
+        return len(run_processes(6, lambda inner: inner.exchange(inner.rank)))
+
+    assert run_processes(1, body) == [6]
+
+
+# How bytes travel.
+
+
+@pytest.mark.parametrize("may_read", [True, False], ids=["read", "in pieces"])
+def test_large_messages_arrive_whole_between_all_ranks_at_once(may_read: bool) -> None:
+    def body(transport: Transport) -> None:
+        checked, others = CheckingTransport(transport), [r for r in range(3) if r != transport.rank]
+        into = {peer: np.empty(LARGE, np.uint8) for peer in others}
+        own = numbers(transport.rank, LARGE)
+        move(checked, [(peer, own) for peer in others], list(into.items()))
+        assert all((into[peer] == numbers(peer, LARGE)).all() for peer in others)
+
+    run_processes(3, body, may_read=may_read)
+
+
+@pytest.mark.parametrize("may_read", [True, False], ids=["read", "in pieces"])
+def test_every_algorithm_that_leaves_a_sum_everywhere_gives_the_exact_one(may_read: bool) -> None:
+    """In chunks, most of which are too large for a record."""
+    size = 4 * 3001
+    names = [name for name, collective in ALGORITHMS if collective == "all_reduce"]
+
+    def body(transport: Transport) -> dict[str, bool]:
+        comm = Communicator(CheckingTransport(transport), chunk_bytes=1 << 13)
+        found = {}
+        for name in names:
+            result = np.empty(size, np.int64)
+            comm.all_reduce(np.arange(size) + comm.rank, result, algorithm=name).wait()
+            found[name] = bool((result == 4 * np.arange(size) + 6).all())
+        return found
+
+    assert run_processes(4, body, may_read=may_read) == [dict.fromkeys(names, True)] * 4
+
+
+def test_where_reading_is_refused_messages_go_in_pieces(monkeypatch: Any) -> None:
+    refusals: list[int] = []
+
+    class Refusing:
+        argtypes = restype = None
+
+        def __call__(self, *_: object) -> int:
+            refusals.append(1)
+            process_memory.ctypes.set_errno(errno.EPERM)
+            return -1
+
+    class Library:
+        process_vm_readv = Refusing()
+
+        def prctl(self, *_: object) -> int:
+            return -1
+
+    monkeypatch.setattr(process_memory, "_libc", Library)
+
+    def body(transport: Transport) -> int:
+        into, peer = np.empty(LARGE, np.uint8), 1 - transport.rank
+        for _ in range(2):
+            move(transport, [(peer, numbers(transport.rank, LARGE))], [(peer, into)])
+            assert (into == numbers(peer, LARGE)).all()
+        return len(refusals)
+
+    assert run_processes(2, body) == [1, 1], "who has been refused does not ask again"
+
+
+def test_a_large_send_is_not_over_before_its_receive_is_posted() -> None:
+    def body(transport: Transport) -> None:
+        if transport.rank == 0:
+            send = transport.post([(1, numbers(0, LARGE))], [], 0, ORIGIN)
+            for _ in range(20):
+                assert not transport.landed(send)
+                time.sleep(0.005)
+            assert transport.missing(send) == ([1], [])
+        transport.exchange(None)
+        if transport.rank == 0:
+            assert transport.wait_until(lambda: transport.landed(send), 20)
+        else:
+            move(transport, [], [(0, into := np.empty(LARGE, np.uint8))])
+            assert (into == numbers(0, LARGE)).all()
+
+    run_processes(2, body)
+
+
+@pytest.mark.parametrize("size", [2, 100_000], ids=["small", "large"])
+def test_a_message_of_another_size_is_refused_with_both_sizes(size: int) -> None:
+    line = f"rank 0 sends {size} bytes to rank 1, which expects {size + 1}"
+
+    def body(transport: Transport) -> str:
+        data = np.zeros(size + transport.rank, np.uint8)
+        sends, recvs = ([(1, data)], []) if transport.rank == 0 else ([], [(0, data)])
+        told = ""
+        if transport.rank == 1 or size > process_wire.MOST_CARRIED:  # a small send is over at once
+            with pytest.raises(TransportError) as caught:
+                move(transport, sends, recvs)
+            told = str(caught.value)
+        else:
+            move(transport, sends, recvs)
+        return told
+
+    told = run_processes(2, body)
+    assert told[1] == line
+    assert told[0] == (line if size > process_wire.MOST_CARRIED else "")
+
+
+def test_what_a_full_pipe_has_no_room_for_is_held_back_and_loses_no_order() -> None:
+    """Of three kinds: small messages, offers, and answers to them."""
+    many, sizes = 300, (3000, process_wire.MOST_CARRIED, process_wire.MOST_CARRIED + 1)
+
+    def body(transport: Transport) -> int:
+        peer = 1 - transport.rank
+        sent = [numbers(number, sizes[number % 3]) for number in range(many)]
+        into = [np.empty(one.size, np.uint8) for one in sent]
+        pending = transport.post([(peer, one) for one in sent], [], 0, ORIGIN)
+        late = len([one for one in pending if not one.over])
+        time.sleep(0.1)
+        received = transport.post([], [(peer, one) for one in into], 0, ORIGIN)
+        assert transport.wait_until(lambda: transport.landed(pending) and transport.landed(received), 20), (
+            transport.missing(pending)
+        )
+        assert all((one == other).all() for one, other in zip(sent, into, strict=True))
+        return late
+
+    assert all(late > many / 3 for late in run_processes(2, body)), "the pipe was never full"
+
+
+def test_a_rank_that_has_returned_has_told_all_it_had_to_tell() -> None:
+    """The answers of two ranks are more than the pipe of the third has room for, who hears them later."""
+    many = 1000
+
+    def body(transport: Transport) -> None:
+        data = np.zeros(process_wire.MOST_CARRIED + 1, np.uint8)
+        if transport.rank == 0:
+            pending = transport.post([(peer, data) for peer in (1, 2)] * many, [], 0, ORIGIN)
+            time.sleep(0.5)
+            assert transport.wait_until(lambda: transport.landed(pending), 3), transport.missing(pending)
+        else:
+            move(transport, [], [(0, data.copy())] * many)
+
+    run_processes(3, body)
+
+
+def test_what_is_held_back_is_not_overtaken(monkeypatch: Any) -> None:
+    monkeypatch.setattr(process_wire, "_MANY", 5000)  # such that a read ends within a record
+    data, count, told = np.zeros(700, np.uint8), 0, []
+    with contextlib.closing(process_wire.Pipes(2)) as pipes:
+        sender, receiver = process_wire.Wire(pipes, 0), process_wire.Wire(pipes, 1)
+        while sender.all_sent:
+            sender.tell(1, OFFER, serial=(count := count + 1))
+            sender.carry(1, SMALL, data, context=0, tag=0)
+        told += receiver.hear()
+        assert not sender.carry(1, SMALL, data, context=0, tag=0), "there is room, and a queue"
+        sender.tell(1, OFFER, serial=(count := count + 1))
+        while not sender.all_sent or len(told) < count:
+            told += receiver.hear()
+        while heard := receiver.hear():
+            told += heard
+    assert [record.serial for record in told if record.kind == OFFER] == list(range(1, count + 1))
+    assert all(record.data == data.tobytes() for record in told if record.kind == SMALL)
+
+
+def test_splits_of_splits_that_overlap_never_mix_their_messages() -> None:
+    def body(transport: Transport) -> list[int]:
+        half = transport.split(transport.rank // 2, 0)
+        assert half is not None
+        only_here = half.split(0 if transport.rank < 2 else None, 0)  # the others make none
+        across = transport.split(transport.rank % 2, 0)
+        assert across is not None
+        named = {0: transport, 10: half, 20: only_here, 30: across}
+        parts = {name: part for name, part in named.items() if part is not None}
+        pending = []
+        for name, part in parts.items():
+            peer = (part.rank + 1) % part.world_size
+            data = np.full(1, name + transport.rank, np.uint8)
+            pending.append((part, part.post([(peer, data)], [], 0, ORIGIN)))
+        found = []
+        for part in reversed(parts.values()):
+            into = np.empty(1, np.uint8)
+            move(part, [], [((part.rank - 1) % part.world_size, into)])
+            found.append(int(into[0]))
+        return found
+
+    results = run_processes(4, body)
+    assert results == [[32, 21, 11, 3], [33, 20, 10, 0], [30, 13, 1], [31, 12, 2]]
+
+
+def test_a_rank_that_waits_looks_for_news_less_often_than_a_hundred_times_a_second(monkeypatch: Any) -> None:
+    """So it leaves its core to others, whatever a look costs; and yet news wakes it."""
+    looks: list[float] = []
+    plain = ProcessMessages.advance
+    monkeypatch.setattr(
+        ProcessMessages, "advance", lambda self: (looks.append(time.monotonic()), plain(self))[1]
+    )
+
+    def body(transport: Transport) -> int:
+        transport.exchange(None)
+        looks.clear()
+        start = time.monotonic()
+        if transport.rank == 0:
+            time.sleep(0.5)
+        transport.exchange(None)
+        return len([look for look in looks if look > start + 0.1])
+
+    assert run_processes(2, body)[1] < 50
+
+
+WITHOUT_MPI = """
+import sys
+sys.modules["mpi4py"] = None
+import collectives.transports.process_world
+"""
+
+
+def test_processes_need_no_mpi() -> None:
+    subprocess.run([sys.executable, "-c", WITHOUT_MPI], check=True)
