@@ -1,11 +1,10 @@
-"""Where a command's ranks come from: threads, an mpiexec that we start, or one that somebody has started."""
+"""Where a command's ranks come from: threads or processes of ours, an mpiexec of ours, or somebody's."""
 
 import os
 import platform
 import sys
-import traceback
 from collections.abc import Callable
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 import click
 
@@ -15,9 +14,13 @@ from collectives.launching.launched import LaunchError, launched_size
 from collectives.launching.rank_main import run_rank
 from collectives.launching.rank_output import OutputLostError
 from collectives.transports.base import Transport
+from collectives.transports.failures import OnFailure, RankDiedError, trace_of
 from collectives.transports.threads import run_threads
 
 DEFAULT_RANKS = 4
+
+TRANSPORTS = ("mpi", "threads", "processes")
+"""All but the first are started by us and need no MPI library."""
 
 TERMINALS = "COLLECTIVES_TERMINALS"
 """Which of our streams are terminals: the ranks write into pipes and cannot see it."""
@@ -28,8 +31,10 @@ Body = Callable[[Transport], int]
 def world_size(asked: int | None, transport: str, *, default: int = DEFAULT_RANKS) -> int:
     """How many ranks the command will have. ValueError if that is not what was asked for."""
     given = launched_size()
-    if transport == "threads" and given is not None:
-        raise ValueError("--transport threads under an mpiexec, whose ranks would each run it: leave one out")
+    if transport != "mpi" and given is not None:
+        raise ValueError(
+            f"--transport {transport} under an mpiexec, whose ranks would each run it: leave one out"
+        )
     if asked is not None and asked < 1:
         raise ValueError(f"--ranks {asked}: give 1 or more")
     if asked is not None and asked > MAX_RANKS and not given:
@@ -46,7 +51,11 @@ def run_on_ranks(num_ranks: int, transport: str, body: Body, module: str) -> NoR
     mpiexec of this environment, which come here a second time, and run the body.
     """
     if transport == "threads":
-        sys.exit(_run_as_threads(num_ranks, body))
+        sys.exit(_run_here(run_threads, num_ranks, body))
+    if transport == "processes":
+        from collectives.transports.process_world import run_processes  # 20 ms that the others need not spend
+
+        sys.exit(_run_here(run_processes, num_ranks, body))
     if launched_size() is None:
         streams = {"stdout": sys.stdout, "stderr": sys.stderr}
         os.environ[TERMINALS] = " ".join(name for name, stream in streams.items() if stream.isatty())
@@ -90,23 +99,26 @@ def _run_as_mpi_rank(body: Body, refusal: str | None = None) -> int:
     return EXIT_USAGE
 
 
-def _run_as_threads(num_ranks: int, body: Body) -> int:
-    failed: list[tuple[int, BaseException]] = []  # the first is the cause: it ends the waits of the others
+class _Runner(Protocol):
+    """`run_threads` or `run_processes`."""
 
-    def noted(transport: Transport) -> int:
-        try:
-            return body(transport)
-        except BaseException as error:
-            failed.append((transport.rank, error))
-            raise
+    def __call__(self, world_size: int, body: Body, *, on_failure: OnFailure) -> list[int]: ...
+
+
+def _run_here(run: _Runner, num_ranks: int, body: Body) -> int:
+    told = False
+
+    def tell(line: str, error: BaseException) -> None:
+        nonlocal told
+        if isinstance(error, OutputLostError):
+            return  # no fault of the rank's: whoever runs the command says it
+        trace = "" if isinstance(error, RankDiedError) else trace_of(error)
+        print(f"{trace}{line}", file=sys.stderr)
+        told = True
 
     try:
-        return run_threads(num_ranks, noted)[0]
+        return run(num_ranks, body, on_failure=tell)[0]
     except (Exception, SystemExit):  # a rank that leaves in the middle has failed, whatever its code
-        if not failed or isinstance(failed[0][1], OutputLostError):
+        if not told:
             raise
-        rank, error = failed[0]
-        traceback.print_exception(error)
-        summary = " ".join(str(error).split())
-        print(f"rank {rank} raised {type(error).__name__}: {summary}", file=sys.stderr)
         return EXIT_RANK_DIED

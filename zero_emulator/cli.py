@@ -9,7 +9,7 @@ import click
 from collectives.command import print_refusal, run_command
 from collectives.files import check_apart, check_writable
 from collectives.launching.launched import launched_size
-from collectives.ranks import refuse_on_ranks, run_on_ranks, world_size
+from collectives.ranks import TRANSPORTS, refuse_on_ranks, run_on_ranks, world_size
 from zero_emulator.bench import SIZES
 from zero_emulator.bench_job import BENCH_RANKS, BenchJob
 from zero_emulator.chosen import named
@@ -68,7 +68,7 @@ def compare(**options: Any) -> None:
 @click.option("--ranks", type=int, help=f"World size.  [default: {BENCH_RANKS}, or mpiexec's]")
 @click.option("--size", "sizes", type=click.Choice([*SIZES, "all"]), default="all", help="Of the model.")
 @click.option("--pairs", type=click.IntRange(min=1), default=5, help="Iterations of each kind, in turn.")
-@click.option("--transport", type=click.Choice(["mpi", "threads"]), default="mpi")
+@click.option("--transport", type=click.Choice(TRANSPORTS), default="mpi")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
 def bench(ranks: int | None, sizes: str, pairs: int, transport: str, as_json: bool) -> None:
     """Time an iteration of each strategy, beside the same one without communication and a serial one.

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from collectives.ranks import DEFAULT_RANKS
+from collectives.ranks import DEFAULT_RANKS, TRANSPORTS
 from zero_emulator.config import UNIFORM, RunConfig
 from zero_emulator.cuts import CUTS
 from zero_emulator.losses import LOSSES
@@ -76,7 +76,7 @@ OPTIONS = (
     click.option("--time-limit", type=float, default=DEFAULT.time_limit, help="Seconds without news."),
     click.option("--record", type=PATH, help="Write the run record, JSON."),
     click.option("--events", type=PATH, help="Write a line of JSON for each message."),
-    click.option("--transport", type=click.Choice(["mpi", "threads"]), default="mpi"),
+    click.option("--transport", type=click.Choice(TRANSPORTS), default="mpi"),
     click.option("--quiet", is_flag=True, help="Print the verdict alone."),
     click.option("--json", is_flag=True, help="Print the record and nothing else."),
 )  # fmt: skip

@@ -73,10 +73,12 @@ def alive(token: str) -> list[str]:
         ("kill", "rank 1 was killed by signal 9 (SIGKILL)"),
     ],
 )
+@pytest.mark.parametrize("transport", ["mpi", "processes"], ids="over {}".format)  # "mpi" alone is a mark
 def test_a_rank_that_fails_in_the_middle_of_training_ends_it_by_name(
-    faulty: Any, fault: str, line: str
+    faulty: Any, fault: str, line: str, transport: str
 ) -> None:
-    code, out, err = faulty(fault, 1, "--ranks", "3", "--record", "run.json", "--events", "events")
+    files = ("--record", "run.json", "--events", "events")
+    code, out, err = faulty(fault, 1, "--ranks", "3", "--transport", transport, *files)
     assert (code, out) == (3, "")
     assert err.splitlines()[-1] == line
 

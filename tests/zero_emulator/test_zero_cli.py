@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from collectives.launching.launched import LaunchError, find_mpiexec
-from collectives.ranks import is_terminal
+from collectives.ranks import TRANSPORTS, is_terminal
 from collectives.transports.metered import MeteredTransport
 from zero_emulator.layer_params import LayerParams
 from zero_emulator.strategies import STRATEGIES
@@ -38,6 +38,7 @@ def no_rank_starts(monkeypatch: Any) -> None:
 
     monkeypatch.setattr("collectives.ranks.launch", started)
     monkeypatch.setattr("collectives.ranks.run_threads", started)
+    monkeypatch.setattr("collectives.transports.process_world.run_processes", started)
 
 
 @pytest.fixture
@@ -161,7 +162,7 @@ def test_another_number_of_ranks_than_mpiexec_started_is_refused(command: Any, m
 
 
 @pytest.mark.usefixtures("no_rank_starts")
-@pytest.mark.parametrize("transport", ["mpi", "threads"], ids="over {}".format)  # "mpi" alone is a mark
+@pytest.mark.parametrize("transport", TRANSPORTS, ids="over {}".format)  # "mpi" alone is a mark
 def test_more_ranks_than_a_machine_can_run_are_refused_with_the_limit(command: Any, transport: str) -> None:
     code, out, err = command("bench", "--ranks", 100000, "--transport", transport)
     assert (code, out) == (2, "")
@@ -169,12 +170,15 @@ def test_more_ranks_than_a_machine_can_run_are_refused_with_the_limit(command: A
 
 
 @pytest.mark.usefixtures("no_rank_starts")
-def test_threads_under_an_mpiexec_are_refused(command: Any, monkeypatch: Any) -> None:
+@pytest.mark.parametrize("transport", ["threads", "processes"])
+def test_ranks_of_our_own_under_an_mpiexec_are_refused(
+    command: Any, monkeypatch: Any, transport: str
+) -> None:
     """Every rank of it would run them all, print, and write the same files."""
     monkeypatch.setattr("collectives.ranks.launched_size", lambda: 2)
-    code, _, err = command("train", "--transport", "threads")
+    code, _, err = command("train", "--transport", transport)
     assert code == 2
-    assert err.startswith("zero-emulator: --transport threads under an mpiexec")
+    assert err.startswith(f"zero-emulator: --transport {transport} under an mpiexec")
 
 
 def test_a_machine_without_mpiexec_is_told_so_in_one_line(command: Any, monkeypatch: Any) -> None:
