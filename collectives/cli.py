@@ -1,4 +1,4 @@
-"""The `collectives` command: what an algorithm does, the proof that it works, and how quick it is."""
+"""The `collectives` command: what an algorithm does, its proof, how quick it is; the doctor."""
 
 import re
 import sys
@@ -11,6 +11,7 @@ import click
 from collectives.algorithms import ALGORITHMS, Algorithm, at_root, find_algorithm
 from collectives.bench_cli import bench_command
 from collectives.command import EXIT_REFUTED, print_refusal, run_command
+from collectives.doctor.command import doctor_command
 from collectives.launching.launched import launched_size
 from collectives.promises import COLLECTIVES
 from collectives.schedule import ScheduleError
@@ -38,6 +39,9 @@ def _range(context: click.Context, option: click.Parameter, value: str) -> range
 @click.version_option(package_name="zero-emulator")
 def commands() -> None:
     """Collective algorithms as schedules: shown and proved without a network, and measured on one."""
+
+
+commands.add_command(doctor_command)
 
 
 @commands.command("show")

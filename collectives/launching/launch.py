@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from types import FrameType
 
+from collectives.launching.environment import job_environment
 from collectives.launching.launched import LaunchError, find_mpiexec, launched_size
 from collectives.launching.processes import identify
 from collectives.launching.rank_notes import BANNERS, LAST_WORDS, SCRATCH, read_notes, remove
@@ -30,14 +31,6 @@ _RUN_MODULE = (
     "import sys; sys.path[:] = filter(None, sys.path); "
     "import runpy; runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
 )
-
-_SETTINGS = {
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",  # containers run as root
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",  # more ranks than cores
-    "OPENBLAS_NUM_THREADS": "1",  # threads change the order of sums, and fight the other ranks for cores
-    "OMP_NUM_THREADS": "1",
-}
 
 
 def launch(
@@ -105,10 +98,6 @@ def _run(
 
 
 def _start(command: Sequence[str], directory: str) -> "subprocess.Popen[bytes]":
-    # These ranks run here: inside an allocation mpiexec would otherwise start them through srun, elsewhere.
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "PBS_"))}
-    home = {"HOME": os.path.expanduser("~")}  # Open MPI does not start without one
-    path = os.pathsep.join(map(os.path.abspath, sys.path))  # where this process finds its modules
     scratch = os.path.join(directory, SCRATCH)
     os.mkdir(scratch)
     with open(os.path.join(directory, BANNERS), "wb") as banners:
@@ -117,7 +106,7 @@ def _start(command: Sequence[str], directory: str) -> "subprocess.Popen[bytes]":
             stdin=subprocess.DEVNULL,
             stdout=banners,
             stderr=banners,
-            env=_SETTINGS | home | inherited | {"TMPDIR": scratch, "PYTHONPATH": path},
+            env=job_environment() | {"TMPDIR": scratch},
             start_new_session=True,  # Ctrl-C reaches the launcher alone, which ends the job in its own way
         )
 
