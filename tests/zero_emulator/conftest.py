@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
@@ -119,3 +120,10 @@ def command(monkeypatch: Any, capsys: Any) -> Any:
         return int(ended.value.code or 0), captured.out, captured.err
 
     return command
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: Any) -> Path:
+    """An empty directory to work in."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

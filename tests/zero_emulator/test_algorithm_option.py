@@ -167,7 +167,7 @@ REFUSED = {
 def test_what_cannot_be_run_is_refused_in_one_line_before_a_rank_starts(
     command: Any, mine: Path, monkeypatch: Any, why: str
 ) -> None:
-    monkeypatch.setattr("zero_emulator.ranks.run_threads", lambda *_: pytest.fail("a rank has started"))
+    monkeypatch.setattr("collectives.ranks.run_threads", lambda *_: pytest.fail("a rank has started"))
     asked, told = REFUSED[why]
     code, out, err = command("train", *ON_THREADS, "--ranks", 3, "--algorithm", asked, "--record", "run.json")
     assert (code, out, err.count("\n")) == (2, "", 1)
