@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collectives.ranks import TRANSPORTS
-
 from collectives.launching.launched import LaunchError
+from collectives.ranks import TRANSPORTS
 
 SMALL = ("--hidden", "4", "--iterations", "2", "--batch-size", "8")
 
