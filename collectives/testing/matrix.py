@@ -25,8 +25,9 @@ def matrix(
 
     ``algorithms``: an Algorithm, a name of the table, FILE.py:FUNCTION, or a generator of (rank, world_size),
     of the ``collective`` of its name if none is named. ``in_order``: what is no Algorithm yet must keep its
-    operands in rank order; otherwise it is for operators that commute. ``transports``: "threads", and "mpi",
-    which takes the place of all others where ``mpiexec -n N python -m mpi4py -m pytest`` has started ranks.
+    operands in rank order; otherwise it is for operators that commute. ``transports``: "threads",
+    "processes", and "mpi", which takes the place of the others under an mpiexec, on as many ranks as it has
+    started: ``mpiexec -n N python -m mpi4py -m pytest``.
     """
     import pytest  # here alone: the checks run without it
 

@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from typing import TypeVar
 
+from collectives.testing.checks import RunRanks
 from collectives.testing.flight import CheckError
 from collectives.transports.base import Transport
+from collectives.transports.process_world import run_processes
 from collectives.transports.threads import run_threads
 
 T = TypeVar("T")
@@ -32,4 +34,4 @@ def run_mpi(world_size: int, body: Callable[[Transport], T]) -> list[T]:
     return outcomes
 
 
-RUN_RANKS = {"threads": run_threads, "mpi": run_mpi}
+RUN_RANKS: dict[str, RunRanks] = {"threads": run_threads, "processes": run_processes, "mpi": run_mpi}

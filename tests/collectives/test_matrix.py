@@ -25,6 +25,7 @@ from collectives.testing.checks import check_proof, check_run
 from collectives.testing.expected import DEFINITIONS
 from collectives.testing.flight import CheckError
 from collectives.testing.guards import CANARY
+from collectives.testing.ranks import RUN_RANKS
 from collectives.transports.base import Messages, Pending, Transport, TransportError, WrappedTransport
 from collectives.transports.threads import run_threads
 
@@ -200,6 +201,17 @@ def test_an_algorithm_that_works_for_the_first_root_alone_is_refuted() -> None:
         check_proof(algorithm, range(1, 17))
     with pytest.raises(CheckError, match=r"^proof: rooted_at_0 scatter \(root .\) on 3 ranks"):
         check_run(algorithm, 3, lambda world_size, body: pytest.fail("it ran"))
+
+
+def test_what_fails_in_a_process_of_its_own_is_told_as_on_a_thread() -> None:
+    run_processes = RUN_RANKS["processes"]
+
+    def run_faulty(world_size: int, body: Callable[[Transport], Any]) -> list[Any]:
+        return run_processes(world_size, lambda transport: body(LosingTails(transport)))
+
+    check_run(RING, 2, run_processes)
+    with pytest.raises(CheckError, match=r"^result: ring reduce_scatter on rank . of 2, blocks of "):
+        check_run(RING, 2, run_faulty)
 
 
 def test_an_engine_that_swaps_operands_is_refuted_by_an_operator_that_does_not_commute(monkeypatch) -> None:
