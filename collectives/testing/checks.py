@@ -8,6 +8,7 @@ input       is as it was
 margins     of all buffers are as they were
 in flight   no memory is written or awaited twice while messages use it
 alike       a sum that is rounded has the same bits on every rank
+barrier     nobody leaves one before all have come
 bytes       counted are those of the proof, sent and received
 run         nothing else was raised
 """

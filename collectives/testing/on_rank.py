@@ -22,7 +22,6 @@ from collectives.verify import Proof
 TIME_LIMIT = 20.0
 """Seconds without news after which a rank gives up."""
 
-
 LATE = 0.002
 """Seconds that one rank after the other is late at a barrier: whoever leaves too early is seen to."""
 
