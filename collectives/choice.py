@@ -40,10 +40,10 @@ BUILT_IN = (
     Choice("reduce_scatter", 17, None, None, "ring"),
     Choice("reduce_scatter", 17, None, None, "ordered_halving"),
     Choice("all_reduce", 1, 4, 256 * KILO, "recursive_doubling"),
-    Choice("all_reduce", 1, 4, None, "ring"),
     Choice("all_reduce", 5, None, 1024 * KILO, "tree"),
-    Choice("all_reduce", 5, None, None, "rabenseifner"),
-    Choice("all_reduce", 1, None, None, "recursive_doubling"),
+    Choice("all_reduce", 1, 16, None, "direct"),
+    Choice("all_reduce", 17, None, None, "rabenseifner"),
+    Choice("all_reduce", 17, None, None, "recursive_doubling"),
     Choice("broadcast", 9, None, 512 * KILO, "binomial"),
     Choice("broadcast", 9, None, None, "scatter_all_gather"),
     Choice("broadcast", 1, None, None, "binomial"),
@@ -64,8 +64,8 @@ BUILT_IN = (
 
 Up to 8 ranks these are the quickest of `collectives bench --algorithm all` from 1 KiB to 32 MiB, on 2 cores,
 over MPICH and Open MPI through shared memory. There every step costs a change of ranks on a core, so few
-steps win: `direct` has one, at the price of scratch memory for a block of every other rank. Beyond, they are
-the textbook's (Thakur, Rabenseifner and Gropp, 2005): few steps for few bytes, few bytes for many.
+steps win: `direct` has one, or two, at the price of scratch memory for a block of every other rank. Beyond,
+they are the textbook's (Thakur, Rabenseifner and Gropp, 2005): few steps for few bytes, few bytes for many.
 """
 
 

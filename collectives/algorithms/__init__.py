@@ -71,6 +71,7 @@ _TABLE = (
     Algorithm("direct", REDUCE_SCATTER, direct.reduce_scatter, cost=costs.DIRECT),
     Algorithm("ring", ALL_REDUCE, ring.all_reduce, REORDERS, costs.RING_TWICE),
     Algorithm("bidirectional_ring", ALL_REDUCE, two_way.all_reduce, REORDERS, costs.RING_TWICE, parts=2),
+    Algorithm("direct", ALL_REDUCE, direct.all_reduce, cost=costs.DIRECT_TWICE),
     Algorithm("recursive_doubling", ALL_REDUCE, doubling.all_reduce, cost=costs.DOUBLING),
     Algorithm("rabenseifner", ALL_REDUCE, rabenseifner.all_reduce, REORDERS, costs.RABENSEIFNER),
     Algorithm("tree", ALL_REDUCE, tree.all_reduce, cost=costs.TREE),

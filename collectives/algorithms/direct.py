@@ -35,6 +35,15 @@ def reduce_scatter(rank: int, world_size: int) -> Schedule:
         )
 
 
+def all_reduce(rank: int, world_size: int) -> Schedule:
+    """Every rank adds up its block in rank order, then gives it to each of the others.
+
+    Cost: 2[p > 1] steps, every rank sends 2(p - 1) blocks.
+    """
+    yield from reduce_scatter(rank, world_size)
+    yield from all_gather(rank, world_size)
+
+
 def gather(rank: int, world_size: int, root: int) -> Schedule:
     """Every rank gives its block to the root, and no rank needs to know the size of another's.
 

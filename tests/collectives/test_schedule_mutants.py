@@ -191,6 +191,14 @@ FAULTS: list[tuple[str, str, int, Place, Change, str]] = [
         "out of rank order: rank 3 reorders operands in step 0",
     ),
     (
+        "direct",
+        "all_reduce",
+        4,
+        (2, 1),
+        next_block,
+        "step 1: rank 1 waits for block 2 from rank 2, which sends block 3",
+    ),
+    (
         "pairwise",
         "reduce_scatter",
         5,
