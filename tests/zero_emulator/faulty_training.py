@@ -9,8 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+from collectives import ranks
 from collectives.launching.launch import launch
-from zero_emulator import ranks
 from zero_emulator.cli import main
 from zero_emulator.trainer import Trainer
 
