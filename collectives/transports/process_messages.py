@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from collectives.transports.base import TIME_LIMIT, Array, TransportError
+from collectives.transports.base import SLEEP_SECONDS, TIME_LIMIT, Array, TransportError
 from collectives.transports.process_memory import MemoryReader, address_of
 from collectives.transports.process_pieces import Pieces, Windows
 from collectives.transports.process_posted import (
@@ -29,9 +29,6 @@ from collectives.transports.process_posted import (
 from collectives.transports.process_wire import MOST_CARRIED, Record, Wire
 
 T = TypeVar("T")
-
-SLEEP_SECONDS = 0.05
-"""At most, in a wait: news wakes us."""
 
 Mailbox = tuple[int, int, int]
 """Context, sender, tag: where offers and receives meet, first come, first served."""
@@ -87,7 +84,7 @@ class ProcessMessages:
         while not self.wire.all_sent and self.failed is None:
             if time.monotonic() > end:
                 raise TransportError(f"after {limit:g} s other ranks have not heard what they were told")
-            self.wire.wait(SLEEP_SECONDS)
+            time.sleep(SLEEP_SECONDS)
             self.advance()
 
     def _offered(self, offer: Record) -> None:

@@ -1,7 +1,8 @@
 """Records of a few numbers from process to process, through one pipe a rank.
 
-A pipe and no queue in shared memory: the kernel keeps records whole and in order on every processor, it lets
-a rank sleep until there is news, and it takes everything away with the last process.
+A pipe and no queue in shared memory: the kernel keeps records whole and in order on every processor, and
+takes everything away with the last process. Ranks that wait look into it now and then, and do not sleep on
+it: a writer that wakes its reader draws it to its own core, where the two take turns.
 """
 
 import os
@@ -107,10 +108,6 @@ class Wire:
             start = end
         self._half_heard = heard[start:]
         return records
-
-    def wait(self, seconds: float) -> None:
-        """Sleep until somebody tells us something, or may take what we have to tell."""
-        self._news.poll(1 if self._unsent else seconds * 1000)
 
     @property
     def all_sent(self) -> bool:

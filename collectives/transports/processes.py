@@ -13,14 +13,13 @@ import numpy as np
 from collectives.ledger import Origin
 from collectives.transports.base import (
     TIME_LIMIT,
-    YIELD_SECONDS,
     Array,
     Messages,
     Transport,
     TransportError,
 )
 from collectives.transports.in_flight import CLOSED, InFlight, Tags
-from collectives.transports.process_messages import SLEEP_SECONDS, ProcessMessages
+from collectives.transports.process_messages import ProcessMessages
 from collectives.transports.process_posted import Posted
 
 MAX_TAG = 2**62
@@ -118,9 +117,3 @@ class ProcessTransport(Transport):
     def close(self, limit: float | None = TIME_LIMIT) -> None:
         super().close(limit)
         self._messages = CLOSED
-
-    def pause(self, waited: float) -> None:
-        if waited > YIELD_SECONDS:
-            self._messages.wire.wait(SLEEP_SECONDS)
-        else:
-            super().pause(waited)
