@@ -1,4 +1,4 @@
-"""The `collectives` command: what an algorithm does, its proof, how quick it is; the doctor."""
+"""The `collectives` command: what an algorithm does, its proof, how quick it is; the doctor; accounts."""
 
 import re
 import sys
@@ -8,6 +8,7 @@ from typing import NoReturn
 
 import click
 
+from collectives.account.command import account_command
 from collectives.algorithms import ALGORITHMS, Algorithm, at_root, find_algorithm
 from collectives.bench_cli import bench_command
 from collectives.command import EXIT_REFUTED, print_refusal, run_command
@@ -38,10 +39,11 @@ def _range(context: click.Context, option: click.Parameter, value: str) -> range
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="zero-emulator")
 def commands() -> None:
-    """Collective algorithms as schedules: shown and proved without a network, and measured on one."""
+    """Collective algorithms as schedules: shown, proved and measured; and what a script sends by them."""
 
 
 commands.add_command(doctor_command)
+commands.add_command(account_command)
 
 
 @commands.command("show")
@@ -155,7 +157,7 @@ def _usage() -> Iterator[None]:
 
 commands.add_command(bench_command)
 
-RANKED = (bench_command,)
+RANKED = (bench_command, account_command)
 """Commands whose ranks meet. Under an mpiexec each process runs the others for itself."""
 
 

@@ -163,3 +163,12 @@ def test_collectives_are_measured_beside_mpis_own_as_the_readme_shows(tmp_path) 
     assert [one["algorithm"] for one in figures] == ["auto", "auto", "mpi", "mpi"] * 3
     assert all(one["over_mpi"] > 0 for one in figures)
     assert all(one["over_mpi"] == 1 and one["sent"] is None for one in figures if one["algorithm"] == "mpi")
+
+
+def test_a_program_is_accounted_for_as_the_readme_shows(tmp_path) -> None:
+    (tmp_path / "train.py").write_text(sample("train.py"))
+    ran = subprocess.run(
+        [sys.executable, "-m", "collectives", "account", "--ranks", "3", "train.py"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True, env=os.environ | LAUNCH,
+    )  # fmt: skip
+    assert ran.stdout.strip() == shown("collectives account --ranks 3 train.py")
