@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from collectives.algorithms import Algorithm, check_commutes, check_knows_sizes
 from collectives.blocks import even_cut
-from collectives.offsets import Binding
+from collectives.offsets import Binding, writes_output
 from collectives.operators import Operator
 from collectives.promises import Collective, Sizes
 from collectives.transports.base import Transport
@@ -151,7 +151,7 @@ def check_arrays(
         raise ValueError(
             f"{algorithm}: the input is {source.dtype}, the output {result.dtype}: make them alike"
         )
-    if not result.flags.writeable:
+    if not result.flags.writeable and writes_output(binding):
         raise ValueError(f"{algorithm}: the output is read-only: pass an array that may be written")
     num_given = 0 if in_place and not binding.input_size else source.size
     if result.size != binding.output_size or num_given != binding.input_size:

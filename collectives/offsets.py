@@ -95,6 +95,14 @@ def bind(
     )
 
 
+def writes_output(binding: Binding) -> bool:
+    """Whether anything comes to lie in the output: a broadcast, for one, may only read that of its root."""
+    rounds = [one for lane in binding.lanes for one in lane]
+    landing = (buffer for one in rounds for _, buffer, _, _ in one.recvs)
+    moved = (move.target.buffer for one in rounds for move in (*one.pack, *one.copies, *one.effects))
+    return OUTPUT in {*landing, *moved}
+
+
 def _sizes(algorithm: Algorithm, rank: int, sizes: Sizes, plan: Plan) -> dict[Block, int]:
     """The elements of each block that the plan has to do with."""
     size_of = algorithm.block_sizes(sizes)

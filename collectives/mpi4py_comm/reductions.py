@@ -96,25 +96,26 @@ def _reduce_scatter(
 
 
 def scan(communicator: Communicator, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> Operation:
-    return _scan("scan", sendbuf, recvbuf, op, is_written=True)
+    return _scan(communicator, "scan", sendbuf, recvbuf, op, is_written=True)
 
 
 def exscan(communicator: Communicator, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> Operation:
-    return _scan("exscan", sendbuf, recvbuf, op, is_written=communicator.rank > 0)
+    return _scan(communicator, "exscan", sendbuf, recvbuf, op, is_written=communicator.rank > 0)
 
 
-def _scan(collective: str, sendbuf: Any, recvbuf: Any, op: MPI.Op, is_written: bool) -> Operation:
+def _scan(
+    communicator: Communicator, collective: str, sendbuf: Any, recvbuf: Any, op: MPI.Op, is_written: bool
+) -> Operation:
     received = read_simple(recvbuf, writable=True)
     in_place = is_in_place(sendbuf)
     sent = received if in_place else _like(received, read_simple(sendbuf, writable=False))
     input, output = Image(sent, copied=in_place), Image(received)
-    options = _options(op, received, None)
+    options = _options(op, received, _even(communicator, received))
     return Operation(collective, apart(input, output), options, (input,), (output,) if is_written else ())
 
 
-def _options(op: MPI.Op, message: Message, sizes: list[int] | None) -> dict[str, Any]:
-    options: dict[str, Any] = {"operator": as_operator(op, message.piece.datatype)}
-    return options if sizes is None else options | {"sizes": sizes}
+def _options(op: MPI.Op, message: Message, sizes: list[int]) -> dict[str, Any]:
+    return {"operator": as_operator(op, message.piece.datatype), "sizes": sizes}
 
 
 def _even(communicator: Communicator, message: Message) -> list[int]:

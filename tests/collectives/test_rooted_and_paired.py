@@ -241,3 +241,32 @@ def test_what_does_not_split_into_equal_blocks_is_refused_with_the_numbers(
             comm.all_to_all(given, given.copy())
 
     run_ranks(body)
+
+
+def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    array.flags.writeable = False
+    return array
+
+
+def test_what_is_only_read_may_be_read_only(run_ranks, world_size: int) -> None:
+    def body(comm: Communicator) -> None:
+        is_root = comm.rank == 0
+        given = read_only(np.full(2 * world_size, comm.rank))
+        buffer = given if is_root else np.empty_like(given)
+        comm.broadcast(buffer).wait()
+        assert buffer.tolist() == [0] * (2 * world_size)
+        comm.reduce(given, np.empty_like(given) if is_root else None).wait()
+        comm.gather(given, np.empty(2 * world_size**2, given.dtype) if is_root else None).wait()
+        comm.scatter(given if is_root else None, np.empty(2, given.dtype)).wait()
+        comm.exscan(given, np.empty_like(given) if comm.rank else None).wait()
+
+    run_ranks(body)
+
+
+@pytest.mark.ranks(min=2)
+def test_what_is_written_may_not_be_read_only(run_ranks, world_size: int) -> None:
+    def body(comm: Communicator) -> None:
+        with pytest.raises(ValueError, match="the output is read-only" if comm.rank else "rank 1 calls"):
+            comm.broadcast(read_only(np.zeros(2 * world_size))).wait()
+
+    run_ranks(body)

@@ -375,3 +375,15 @@ def test_what_goes_past_the_ledger_is_noted(comm) -> None:
     grid = comm.Create_cart([comm.size])
     assert (type(grid), comm.not_counted()) == (MPI.Cartcomm, {"Create_cart": 1})
     grid.Free()
+
+
+def test_elements_are_never_cut_in_two_however_many_there_are(comm) -> None:
+    for count in (*range(comm.size + 2), 11):
+        mine, sums = np.full(count, comm.rank + 1.0), np.empty(count)
+        for collective, last in (("Allreduce", comm.size), ("Scan", comm.rank + 1), ("Exscan", comm.rank)):
+            getattr(comm, collective)(mine, sums)
+            assert last == 0 or sums.tolist() == [sum(range(1, last + 1))] * count
+        comm.Reduce(mine, sums if comm.rank == 0 else None)
+        assert comm.rank or sums.tolist() == [sum(range(1, comm.size + 1))] * count
+        comm.Bcast(sums)
+        assert sums.tolist() == [sum(range(1, comm.size + 1))] * count

