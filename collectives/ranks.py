@@ -53,7 +53,7 @@ def run_on_ranks(num_ranks: int, transport: str, body: Body, module: str) -> NoR
     if transport == "threads":
         sys.exit(_run_here(run_threads, num_ranks, body))
     if transport == "processes":
-        from collectives.transports.process_world import run_processes  # 20 ms that the others need not spend
+        from collectives.transports.processes import run_processes  # 20 ms that the others need not spend
 
         sys.exit(_run_here(run_processes, num_ranks, body))
     if launched_size() is None:

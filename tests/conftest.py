@@ -27,7 +27,7 @@ import pytest
 from collectives.communicator import Communicator
 from collectives.transports.base import Transport
 from collectives.transports.checking import CheckingTransport
-from collectives.transports.process_world import run_processes
+from collectives.transports.processes import run_processes
 from collectives.transports.threads import run_threads
 from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset

@@ -6,7 +6,7 @@ from typing import TypeVar
 from collectives.testing.checks import RunRanks
 from collectives.testing.flight import CheckError
 from collectives.transports.base import Transport
-from collectives.transports.process_world import run_processes
+from collectives.transports.processes import run_processes
 from collectives.transports.threads import run_threads
 
 T = TypeVar("T")

@@ -19,14 +19,13 @@ import pytest
 from collectives.algorithms import ALGORITHMS
 from collectives.communicator import Communicator
 from collectives.ledger import Call, Label, Origin
-from collectives.transports import process_job, process_memory, process_wire
 from collectives.transports.base import Array, Messages, Transport, TransportError
 from collectives.transports.checking import CheckingTransport
 from collectives.transports.failures import RankDiedError
-from collectives.transports.process_messages import ProcessMessages
-from collectives.transports.process_pieces import SLOT_BYTES, SLOTS
-from collectives.transports.process_posted import OFFER, SMALL
-from collectives.transports.process_world import run_processes
+from collectives.transports.processes import job, memory, run_processes, wire
+from collectives.transports.processes.messages import ProcessMessages
+from collectives.transports.processes.pieces import SLOT_BYTES, SLOTS
+from collectives.transports.processes.posted import OFFER, SMALL
 
 ORIGIN = Origin(Call(0, "test", "none", Label()), 0, 0)
 LARGE = 3 * SLOTS * SLOT_BYTES + 5
@@ -44,7 +43,7 @@ def numbers(rank: int, size: int) -> Array:
 
 @pytest.fixture(autouse=True)
 def short_of_patience(monkeypatch: Any) -> None:
-    monkeypatch.setattr(process_job, "GRACE_SECONDS", 0.5)
+    monkeypatch.setattr(job, "GRACE_SECONDS", 0.5)
 
 
 @pytest.fixture
@@ -229,7 +228,7 @@ def test_what_cannot_be_pickled_is_told_by_its_rank(where: str) -> None:
 
 KILLED = """
 import os, time
-from collectives.transports.process_world import run_processes
+from collectives.transports.processes import run_processes
 
 def body(transport):
     os.write(1, b"%d\\n" % os.getpid())
@@ -323,7 +322,7 @@ def test_where_reading_is_refused_messages_go_in_pieces(monkeypatch: Any) -> Non
 
         def __call__(self, *_: object) -> int:
             refusals.append(1)
-            process_memory.ctypes.set_errno(errno.EPERM)
+            memory.ctypes.set_errno(errno.EPERM)
             return -1
 
     class Library:
@@ -332,7 +331,7 @@ def test_where_reading_is_refused_messages_go_in_pieces(monkeypatch: Any) -> Non
         def prctl(self, *_: object) -> int:
             return -1
 
-    monkeypatch.setattr(process_memory, "_libc", Library)
+    monkeypatch.setattr(memory, "_libc", Library)
 
     def body(transport: Transport) -> int:
         into, peer = np.empty(LARGE, np.uint8), 1 - transport.rank
@@ -370,7 +369,7 @@ def test_a_message_of_another_size_is_refused_with_both_sizes(size: int) -> None
         data = np.zeros(size + transport.rank, np.uint8)
         sends, recvs = ([(1, data)], []) if transport.rank == 0 else ([], [(0, data)])
         told = ""
-        if transport.rank == 1 or size > process_wire.MOST_CARRIED:  # a small send is over at once
+        if transport.rank == 1 or size > wire.MOST_CARRIED:  # a small send is over at once
             with pytest.raises(TransportError) as caught:
                 move(transport, sends, recvs)
             told = str(caught.value)
@@ -380,12 +379,12 @@ def test_a_message_of_another_size_is_refused_with_both_sizes(size: int) -> None
 
     told = run_processes(2, body)
     assert told[1] == line
-    assert told[0] == (line if size > process_wire.MOST_CARRIED else "")
+    assert told[0] == (line if size > wire.MOST_CARRIED else "")
 
 
 def test_what_a_full_pipe_has_no_room_for_is_held_back_and_loses_no_order() -> None:
     """Of three kinds: small messages, offers, and answers to them."""
-    many, sizes = 300, (3000, process_wire.MOST_CARRIED, process_wire.MOST_CARRIED + 1)
+    many, sizes = 300, (3000, wire.MOST_CARRIED, wire.MOST_CARRIED + 1)
 
     def body(transport: Transport) -> int:
         peer = 1 - transport.rank
@@ -409,7 +408,7 @@ def test_a_rank_that_has_returned_has_told_all_it_had_to_tell() -> None:
     many = 1000
 
     def body(transport: Transport) -> None:
-        data = np.zeros(process_wire.MOST_CARRIED + 1, np.uint8)
+        data = np.zeros(wire.MOST_CARRIED + 1, np.uint8)
         if transport.rank == 0:
             pending = transport.post([(peer, data) for peer in (1, 2)] * many, [], 0, ORIGIN)
             time.sleep(0.5)
@@ -421,10 +420,10 @@ def test_a_rank_that_has_returned_has_told_all_it_had_to_tell() -> None:
 
 
 def test_what_is_held_back_is_not_overtaken(monkeypatch: Any) -> None:
-    monkeypatch.setattr(process_wire, "_MANY", 5000)  # such that a read ends within a record
+    monkeypatch.setattr(wire, "_MANY", 5000)  # such that a read ends within a record
     data, count, told = np.zeros(700, np.uint8), 0, []
-    with contextlib.closing(process_wire.Pipes(2)) as pipes:
-        sender, receiver = process_wire.Wire(pipes, 0), process_wire.Wire(pipes, 1)
+    with contextlib.closing(wire.Pipes(2)) as pipes:
+        sender, receiver = wire.Wire(pipes, 0), wire.Wire(pipes, 1)
         while sender.all_sent:
             sender.tell(1, OFFER, serial=(count := count + 1))
             sender.carry(1, SMALL, data, context=0, tag=0)
@@ -487,7 +486,7 @@ def test_a_rank_that_waits_looks_for_news_2000_times_a_second_at_most(monkeypatc
 WITHOUT_MPI = """
 import sys
 sys.modules["mpi4py"] = None
-import collectives.transports.process_world
+import collectives.transports.processes
 """
 
 

@@ -20,7 +20,7 @@ def no_rank_starts(monkeypatch: Any) -> None:
 
     monkeypatch.setattr("collectives.ranks.launch", started)
     monkeypatch.setattr("collectives.ranks.run_threads", started)
-    monkeypatch.setattr("collectives.transports.process_world.run_processes", started)
+    monkeypatch.setattr("collectives.transports.processes.run_processes", started)
 
 
 @pytest.fixture

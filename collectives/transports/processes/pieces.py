@@ -5,8 +5,8 @@ from collections import deque
 
 import numpy as np
 
-from collectives.transports.process_posted import EMPTIED, PIECE, Posted
-from collectives.transports.process_wire import Record, Wire
+from collectives.transports.processes.posted import EMPTIED, PIECE, Posted
+from collectives.transports.processes.wire import Record, Wire
 
 SLOT_BYTES = 256 << 10
 """Of a window's slot: it stays in the cache between the two copies."""

@@ -16,12 +16,12 @@ from typing import TypeVar
 
 from collectives.transports.base import Transport
 from collectives.transports.failures import OnFailure, note_rank, tell_nobody
-from collectives.transports.process_job import Job
-from collectives.transports.process_messages import ProcessMessages
-from collectives.transports.process_pieces import Windows
-from collectives.transports.process_rank import become_rank, report_file, run_and_report
-from collectives.transports.process_wire import Pipes, Wire
-from collectives.transports.processes import ProcessTransport
+from collectives.transports.processes.job import Job
+from collectives.transports.processes.messages import ProcessMessages
+from collectives.transports.processes.pieces import Windows
+from collectives.transports.processes.rank import become_rank, report_file, run_and_report
+from collectives.transports.processes.transport import ProcessTransport
+from collectives.transports.processes.wire import Pipes, Wire
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ import numpy as np
 from collectives.transports.base import Array
 
 SMALL, OFFER, TAKEN, REFUSED, ASK, PIECE, EMPTIED, ABORT = range(8)
-"""Kinds of records: process_messages says who answers what. ABORT is the parent's: its sender has failed."""
+"""Kinds of records: messages.py says who answers what. ABORT is the parent's: its sender has failed."""
 
 NOTHING: Array = np.empty(0, np.uint8)
 

@@ -10,9 +10,9 @@ from collectives.launching.processes import identify
 from collectives.launching.rank_processes import name_ranks
 from collectives.launching.witness import signal_name
 from collectives.transports.failures import RankDiedError, describe_failure
-from collectives.transports.process_posted import ABORT
-from collectives.transports.process_rank import read_report
-from collectives.transports.process_wire import Pipes, Wire
+from collectives.transports.processes.posted import ABORT
+from collectives.transports.processes.rank import read_report
+from collectives.transports.processes.wire import Pipes, Wire
 
 GRACE_SECONDS = 2.0
 """For the other ranks to end by themselves, once one has failed."""

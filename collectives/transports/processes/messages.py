@@ -13,9 +13,9 @@ from typing import TypeVar
 import numpy as np
 
 from collectives.transports.base import SLEEP_SECONDS, TIME_LIMIT, Array, TransportError
-from collectives.transports.process_memory import MemoryReader, address_of
-from collectives.transports.process_pieces import Pieces, Windows
-from collectives.transports.process_posted import (
+from collectives.transports.processes.memory import MemoryReader, address_of
+from collectives.transports.processes.pieces import Pieces, Windows
+from collectives.transports.processes.posted import (
     ABORT,
     ASK,
     EMPTIED,
@@ -26,7 +26,7 @@ from collectives.transports.process_posted import (
     TAKEN,
     Posted,
 )
-from collectives.transports.process_wire import MOST_CARRIED, Record, Wire
+from collectives.transports.processes.wire import MOST_CARRIED, Record, Wire
 
 T = TypeVar("T")
 

@@ -1,8 +1,4 @@
-"""Ranks as processes of this machine, forked from ours: as quick to start as threads, without a shared GIL.
-
-No MPI is needed, and nothing has a name that could be left behind: pipes and memory that are gone with the
-last process. `process_world.run_processes` starts the ranks.
-"""
+"""One rank's end of the wire, and of those that are split off it."""
 
 import pickle
 from collections.abc import Sequence
@@ -19,8 +15,8 @@ from collectives.transports.base import (
     TransportError,
 )
 from collectives.transports.in_flight import CLOSED, InFlight, Tags
-from collectives.transports.process_messages import ProcessMessages
-from collectives.transports.process_posted import Posted
+from collectives.transports.processes.messages import ProcessMessages
+from collectives.transports.processes.posted import Posted
 
 MAX_TAG = 2**62
 

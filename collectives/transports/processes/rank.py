@@ -12,7 +12,7 @@ from typing import IO, Any, NamedTuple, NoReturn
 
 from collectives.launching.processes import die_with
 from collectives.transports.failures import RankTraceback
-from collectives.transports.process_memory import let_siblings_read
+from collectives.transports.processes.memory import let_siblings_read
 
 
 class Report(NamedTuple):
