@@ -18,6 +18,7 @@ from collectives.ledger import Origin
 from collectives.transports.base import TIME_LIMIT, Array, Messages, Transport, TransportError
 from collectives.transports.failures import OnFailure, describe_failure, note_rank, tell_nobody
 from collectives.transports.in_flight import CLOSED, InFlight, Tags
+from collectives.transports.posted import Posted, late_peers, wrong_size
 
 T = TypeVar("T")
 
@@ -26,8 +27,6 @@ MAX_TAG = 2**62
 Context = tuple[Any, ...]
 """Tells the messages of a world and of its splits apart."""
 
-NOTHING: Array = np.empty(0, np.uint8)
-
 News = SimpleQueue[None]
 """Wakes a rank that pauses: cheaper than an Event, since a step has several and each wakes somebody."""
 
@@ -35,17 +34,17 @@ Mailbox = tuple[Context, int, int, int]
 """Context, sender, receiver, tag: where the two ends of a message meet, first come, first served."""
 
 
-class _Posted:
-    """One end of a message that waits for the other."""
+class _ThreadPosted(Posted):
+    """A posted end, and what wakes the rank that it belongs to."""
 
-    __slots__ = ("data", "done", "news", "peer", "rank", "sends")
+    __slots__ = ("news",)
 
     def __init__(self, sends: bool, rank: int, peer: int, data: Array, news: News) -> None:
-        self.sends, self.rank, self.peer, self.data, self.news = sends, rank, peer, data, news
-        self.done = False
+        super().__init__(sends, rank, peer, data)
+        self.news = news
 
 
-_Pending = list[_Posted]
+_Pending = list[_ThreadPosted]
 
 
 class ThreadWorld:
@@ -57,7 +56,7 @@ class ThreadWorld:
         self.world_size = world_size
         self.lock = threading.Lock()
         self.news: list[News] = [SimpleQueue() for _ in range(world_size)]
-        self.waiting: dict[Mailbox, deque[_Posted]] = {}  # all of a mailbox are sends, or all receives
+        self.waiting: dict[Mailbox, deque[_ThreadPosted]] = {}  # all of a mailbox are sends, or all receives
         self.exchanges: dict[Context, dict[int, bytes]] = {}
         self.failure: str | None = None
 
@@ -70,7 +69,7 @@ class ThreadWorld:
         for news in self.news:
             news.put(None)
 
-    def meet(self, mailbox: Mailbox, posted: _Posted) -> _Posted | None:
+    def meet(self, mailbox: Mailbox, posted: _ThreadPosted) -> _ThreadPosted | None:
         """The other end of a message, if it is here already; otherwise ``posted`` waits for it."""
         with self.lock:
             queue = self.waiting.get(mailbox)
@@ -106,38 +105,33 @@ class ThreadTransport(Transport):
     def post(self, sends: Messages, recvs: Messages, tag: int, origin: Origin) -> _Pending:
         pending = []
         for peer, data in sends:
-            posted = _Posted(True, self.rank, peer, data, self._news)
+            posted = _ThreadPosted(True, self.rank, peer, data, self._news)
             self._meet(posted, (self._context, self.rank, peer, tag))
             pending.append(posted)
         for peer, data in recvs:
-            posted = _Posted(False, self.rank, peer, data, self._news)
+            posted = _ThreadPosted(False, self.rank, peer, data, self._news)
             self._meet(posted, (self._context, peer, self.rank, tag))
             pending.append(posted)
         return pending
 
-    def _meet(self, posted: _Posted, mailbox: Mailbox) -> None:
+    def _meet(self, posted: _ThreadPosted, mailbox: Mailbox) -> None:
         other = self._world.meet(mailbox, posted)
         if other is None:
             return
         send, recv = (posted, other) if posted.sends else (other, posted)
         if send.data.size != recv.data.size:
-            raise TransportError(
-                f"rank {send.rank} sends {send.data.size} bytes to rank {recv.rank}, "
-                f"which expects {recv.data.size}"
-            )
+            raise TransportError(wrong_size(send.rank, send.data.size, recv.rank, recv.data.size))
         np.copyto(recv.data, send.data)
-        posted.data = other.data = NOTHING  # or this thread's frame would hold the other rank's memory
-        posted.done = other.done = True
+        posted.end()
+        other.end()  # or this thread's frame would hold the other rank's memory
         other.news.put(None)  # this rank is awake
 
     def landed(self, pending: _Pending) -> bool:
         self._check_failure()
-        return all(posted.done for posted in pending)
+        return all(posted.over for posted in pending)
 
     def missing(self, pending: _Pending) -> tuple[list[int], list[int]]:
-        late = [posted for posted in pending if not posted.done]
-        sends, recvs = ({posted.peer for posted in late if posted.sends is sends} for sends in (True, False))
-        return sorted(sends), sorted(recvs)
+        return late_peers(pending)
 
     def split(
         self, color: int | None, key: int, limit: float | None = TIME_LIMIT

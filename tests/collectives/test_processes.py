@@ -23,9 +23,9 @@ from collectives.transports.base import Array, Messages, Transport, TransportErr
 from collectives.transports.checking import CheckingTransport
 from collectives.transports.failures import RankDiedError
 from collectives.transports.processes import job, memory, run_processes, wire
+from collectives.transports.processes.kinds import OFFER, SMALL
 from collectives.transports.processes.messages import ProcessMessages
 from collectives.transports.processes.pieces import SLOT_BYTES, SLOTS
-from collectives.transports.processes.posted import OFFER, SMALL
 
 ORIGIN = Origin(Call(0, "test", "none", Label()), 0, 0)
 LARGE = 3 * SLOTS * SLOT_BYTES + 5

@@ -10,7 +10,7 @@ from collectives.launching.processes import identify
 from collectives.launching.rank_processes import name_ranks
 from collectives.launching.witness import signal_name
 from collectives.transports.failures import RankDiedError, describe_failure
-from collectives.transports.processes.posted import ABORT
+from collectives.transports.processes.kinds import ABORT
 from collectives.transports.processes.rank import read_report
 from collectives.transports.processes.wire import Pipes, Wire
 

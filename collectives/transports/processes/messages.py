@@ -13,9 +13,8 @@ from typing import TypeVar
 import numpy as np
 
 from collectives.transports.base import SLEEP_SECONDS, TIME_LIMIT, Array, TransportError
-from collectives.transports.processes.memory import MemoryReader, address_of
-from collectives.transports.processes.pieces import Pieces, Windows
-from collectives.transports.processes.posted import (
+from collectives.transports.posted import wrong_size
+from collectives.transports.processes.kinds import (
     ABORT,
     ASK,
     EMPTIED,
@@ -24,8 +23,10 @@ from collectives.transports.processes.posted import (
     REFUSED,
     SMALL,
     TAKEN,
-    Posted,
 )
+from collectives.transports.processes.memory import MemoryReader, address_of
+from collectives.transports.processes.pieces import Pieces, Windows
+from collectives.transports.processes.posted import ProcessPosted
 from collectives.transports.processes.wire import MOST_CARRIED, Record, Wire
 
 T = TypeVar("T")
@@ -45,8 +46,8 @@ class ProcessMessages:
         self._reader.allowed &= may_read
         self._serials = count()
         self._offers: dict[Mailbox, deque[Record]] = {}
-        self._receives: dict[Mailbox, deque[Posted]] = {}
-        self._sends: dict[int, Posted] = {}  # by their serial numbers
+        self._receives: dict[Mailbox, deque[ProcessPosted]] = {}
+        self._sends: dict[int, ProcessPosted] = {}  # by their serial numbers
         self._pieces = Pieces(wire, windows)
         self._act = {
             SMALL: self._offered, OFFER: self._offered, TAKEN: self._taken, REFUSED: self._refused,
@@ -54,7 +55,7 @@ class ProcessMessages:
             ABORT: self._aborted,
         }  # fmt: skip
 
-    def send(self, posted: Posted, receiver: int, context: int, tag: int) -> None:
+    def send(self, posted: ProcessPosted, receiver: int, context: int, tag: int) -> None:
         data = posted.data
         small = data.size <= MOST_CARRIED
         if small and self.wire.carry(receiver, SMALL, data, context=context, tag=tag):
@@ -66,7 +67,7 @@ class ProcessMessages:
             receiver, OFFER, context=context, tag=tag, serial=serial, place=address_of(data), size=data.size
         )
 
-    def receive(self, posted: Posted, sender: int, context: int, tag: int) -> None:
+    def receive(self, posted: ProcessPosted, sender: int, context: int, tag: int) -> None:
         mailbox = context, sender, tag
         if mailbox in self._offers:
             self._take(_first(self._offers, mailbox), posted)
@@ -94,9 +95,9 @@ class ProcessMessages:
         else:
             self._offers.setdefault(mailbox, deque()).append(offer)
 
-    def _take(self, offer: Record, posted: Posted) -> None:
+    def _take(self, offer: Record, posted: ProcessPosted) -> None:
         if offer.size != posted.data.size:
-            posted.fault = _wrong_size(posted.peer, offer.size, posted.rank, posted.data.size)
+            posted.fault = wrong_size(posted.peer, offer.size, posted.rank, posted.data.size)
             if offer.kind == OFFER:
                 self._answer(offer, REFUSED, posted.data.size)
         elif offer.kind == SMALL:
@@ -105,7 +106,7 @@ class ProcessMessages:
         else:
             self._take_large(offer, posted)
 
-    def _take_large(self, offer: Record, posted: Posted) -> None:
+    def _take_large(self, offer: Record, posted: ProcessPosted) -> None:
         try:
             is_here = self._read(offer, posted.data)
         except ProcessLookupError:
@@ -128,7 +129,7 @@ class ProcessMessages:
 
     def _refused(self, answer: Record) -> None:
         posted = self._sends.pop(answer.serial)
-        posted.fault = _wrong_size(posted.rank, posted.data.size, posted.peer, answer.size)
+        posted.fault = wrong_size(posted.rank, posted.data.size, posted.peer, answer.size)
 
     def _asked(self, answer: Record) -> None:
         self._pieces.send(answer, self._sends.pop(answer.serial))
@@ -144,7 +145,3 @@ def _first(waiting: dict[Mailbox, deque[T]], mailbox: Mailbox) -> T:
     if not queue:
         del waiting[mailbox]
     return first
-
-
-def _wrong_size(sender: int, size: int, receiver: int, expected: int) -> str:
-    return f"rank {sender} sends {size} bytes to rank {receiver}, which expects {expected}"

@@ -5,7 +5,8 @@ from collections import deque
 
 import numpy as np
 
-from collectives.transports.processes.posted import EMPTIED, PIECE, Posted
+from collectives.transports.processes.kinds import EMPTIED, PIECE
+from collectives.transports.processes.posted import ProcessPosted
 from collectives.transports.processes.wire import Record, Wire
 
 SLOT_BYTES = 256 << 10
@@ -29,15 +30,15 @@ class Pieces:
 
     def __init__(self, wire: Wire, windows: Windows) -> None:
         self._wire, self._windows = wire, windows
-        self._arriving: dict[tuple[int, int], Posted] = {}  # by sender and serial number
-        self._leaving: deque[tuple[Record, Posted]] = deque()
+        self._arriving: dict[tuple[int, int], ProcessPosted] = {}  # by sender and serial number
+        self._leaving: deque[tuple[Record, ProcessPosted]] = deque()
         self._empty_slots = list(range(SLOTS))
 
-    def expect(self, offer: Record, posted: Posted) -> None:
+    def expect(self, offer: Record, posted: ProcessPosted) -> None:
         """What was offered will arrive here."""
         self._arriving[offer.sender, offer.serial] = posted
 
-    def send(self, request: Record, posted: Posted) -> None:
+    def send(self, request: Record, posted: ProcessPosted) -> None:
         """Send what was asked for, when its turn has come."""
         self._leaving.append((request, posted))
         self._fill_slots()

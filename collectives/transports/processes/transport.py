@@ -15,15 +15,16 @@ from collectives.transports.base import (
     TransportError,
 )
 from collectives.transports.in_flight import CLOSED, InFlight, Tags
+from collectives.transports.posted import late_peers
 from collectives.transports.processes.messages import ProcessMessages
-from collectives.transports.processes.posted import Posted
+from collectives.transports.processes.posted import ProcessPosted
 
 MAX_TAG = 2**62
 
 WORLD = 0
 """The context of the ranks that no split has made."""
 
-_Pending = list[Posted]
+_Pending = list[ProcessPosted]
 
 
 class ProcessTransport(Transport):
@@ -48,11 +49,11 @@ class ProcessTransport(Transport):
     def _post(self, sends: Messages, recvs: Messages, tag: int) -> _Pending:
         pending = []
         for peer, data in sends:  # first, for the others can read them while we take what they send
-            posted = Posted(True, self.rank, peer, data)
+            posted = ProcessPosted(True, self.rank, peer, data)
             self._messages.send(posted, self.members[peer], self._context, tag)
             pending.append(posted)
         for peer, data in recvs:
-            posted = Posted(False, self.rank, peer, data)
+            posted = ProcessPosted(False, self.rank, peer, data)
             self._messages.receive(posted, self.members[peer], self._context, tag)
             pending.append(posted)
         return pending
@@ -69,9 +70,7 @@ class ProcessTransport(Transport):
         return all(posted.over for posted in pending)
 
     def missing(self, pending: _Pending) -> tuple[list[int], list[int]]:
-        late = [posted for posted in pending if not posted.over]
-        sends, recvs = ({posted.peer for posted in late if posted.sends is sends} for sends in (True, False))
-        return sorted(sends), sorted(recvs)
+        return late_peers(pending)
 
     def split(
         self, color: int | None, key: int, limit: float | None = TIME_LIMIT
