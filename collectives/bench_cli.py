@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from collectives.transports import TRANSPORTS
+
 if TYPE_CHECKING:
     from collectives.bench.settings import Settings
 
@@ -28,7 +30,7 @@ FIRST_THREE = "all_gather,reduce_scatter,all_reduce"
 @click.option("--factor", type=click.IntRange(min=2), default=4, help="From one size of a range to the next.")
 @click.option("--dtype", type=click.Choice(DTYPES), default="float32")
 @click.option("--operator", type=click.Choice(["sum", "prod", "max", "min"]), default="sum")
-@click.option("--transport", type=click.Choice(["mpi", "threads", "processes"]), default="mpi")
+@click.option("--transport", type=click.Choice(TRANSPORTS), default="mpi")
 @click.option("--rounds", type=click.IntRange(min=1), default=20, help="In each, every algorithm runs once.")
 @click.option("--warmup", type=click.IntRange(min=0), default=3, help="Rounds before them.")
 @click.option("--check/--no-check", default=False, help="Compare the calls of all ranks, in the timed part.")

@@ -19,9 +19,6 @@ from collectives.transports.threads import run_threads
 
 DEFAULT_RANKS = 4
 
-TRANSPORTS = ("mpi", "threads", "processes")
-"""All but the first are started by us and need no MPI library."""
-
 TERMINALS = "COLLECTIVES_TERMINALS"
 """Which of our streams are terminals: the ranks write into pipes and cannot see it."""
 

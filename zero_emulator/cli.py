@@ -9,7 +9,8 @@ import click
 from collectives.command import print_refusal, run_command
 from collectives.files import check_apart, check_writable
 from collectives.launching.launched import launched_size
-from collectives.ranks import TRANSPORTS, refuse_on_ranks, run_on_ranks, world_size
+from collectives.ranks import refuse_on_ranks, run_on_ranks, world_size
+from collectives.transports import TRANSPORTS
 from zero_emulator.bench import SIZES
 from zero_emulator.bench_job import BENCH_RANKS, BenchJob
 from zero_emulator.chosen import named

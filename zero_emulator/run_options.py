@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
-from collectives.ranks import DEFAULT_RANKS, TRANSPORTS
+from collectives.ranks import DEFAULT_RANKS
+from collectives.transports import TRANSPORTS
 from zero_emulator.config import UNIFORM, RunConfig
 from zero_emulator.cuts import CUTS
 from zero_emulator.losses import LOSSES

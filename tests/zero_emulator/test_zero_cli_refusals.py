@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from collectives.launching.launched import LaunchError
-from collectives.ranks import TRANSPORTS
+from collectives.transports import TRANSPORTS
 
 SMALL = ("--hidden", "4", "--iterations", "2", "--batch-size", "8")
 
