@@ -48,7 +48,7 @@ class BenchJob:
         return EXIT_OK
 
     def _rings(self) -> list[Json]:
-        from collectives.bare_ring import time_rings  # needs MPI
+        from collectives.bench.bare_ring import time_rings  # needs MPI
 
         pairs = 8 * self.pairs + 1  # they are short
         return [

@@ -84,7 +84,7 @@ class Bench:
             algorithm_bandwidth=algorithm_bandwidth,
             bus_bandwidth=bus_bandwidth,
             of_copy_limit=bus_bandwidth / self.copies_a_second,
-            over_mpi=None if mpi is None else ratio_of_pairs(samples, mpi),
+            over_mpi=None if mpi is None else ratio_of_pairs(samples.seconds, mpi.seconds),
             wrong=samples.wrong,
             sent=samples.sent,
         )

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
+from collectives.bench.figures import ratio_of_pairs
 from collectives.communicator import Communicator
 from collectives.ledger import Ledger
 from collectives.transports.metered import MeteredTransport
@@ -90,17 +91,13 @@ def time_rings(block_bytes: int, *, calls: int, pairs: int) -> list[RingTime]:
         found.append(
             RingTime(
                 collective, block_bytes, median(bare),
-                _ratio(engine, bare), _ratio(call, bare), _ratio(counted, engine),
+                ratio_of_pairs(engine, bare), ratio_of_pairs(call, bare), ratio_of_pairs(counted, engine),
             )
         )  # fmt: skip
     for one in (plain, metered):
         one.close()
     comm.Free()
     return found
-
-
-def _ratio(ours: tuple[float, ...], theirs: tuple[float, ...]) -> float:
-    return median(a / b for a, b in zip(ours, theirs, strict=True))
 
 
 def _time(comm: MPI.Intracomm, function: Callable[[], Any], calls: int) -> float:
