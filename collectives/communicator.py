@@ -19,22 +19,48 @@ __all__ = ["IN_PLACE", "Communicator", "InPlace"]
 
 
 class Communicator(Caller):
-    """Collectives among the ranks of a transport.
+    """Eleven collectives among the ranks of a transport: each method starts one, and its Work finishes it.
 
-    Every rank makes the same calls in the same order, those of all Communicators on the transport together;
-    Works may be awaited in any, and waiting for one thing moves all the others. Arrays are C-contiguous
-    and seen flat. Block r, of sizes[r] elements, belongs to rank r; without ``sizes`` the cut is even_cut. An
-    input is only read, and must not be changed until its Work is done; with IN_PLACE the output is the input.
-    The algorithm "auto" is chosen by `choice.py`: by collective, world size and bytes, alike on all ranks.
-    An algorithm of the caller's own is proved before it first runs: ScheduleError says where it breaks.
+    >>> import numpy as np
+    >>> from collectives.transports.threads import run_threads
+    >>> def add(transport: Transport) -> list[float]:
+    ...     comm, total = Communicator(transport), np.empty(3)
+    ...     work = comm.all_reduce(np.full(3, 10.0**transport.rank), total)  # in flight: compute here
+    ...     work.wait()
+    ...     return total.tolist()
+    >>> run_threads(2, add)
+    [[11.0, 11.0, 11.0], [11.0, 11.0, 11.0]]
 
+    *Order.* Every rank makes the same calls in the same order, those of all Communicators on the transport
+    together, from one thread. Works may be awaited in any order: waiting for one thing moves all the others.
+
+    *Arrays* are of one dtype in and out, of numbers (bfloat16 among them), C-contiguous, and seen flat. Until
+    its Work is done an input must not be changed, nor an output read. They may share no memory, but for
+    IN_PLACE as the input: then it stands in the output. A rank that has no input or output passes None.
+
+    *Blocks.* Block r, of sizes[r] elements, belongs to rank r. Without ``sizes`` a rank's largest array is
+    cut: near-equally (`blocks.even_cut`), but for gather, scatter and all_to_all equally, for there no rank
+    sees all. A size may be 0.
+
+    *Operators* are sum, prod, max, min, or an Operator. What is added in which order is the schedule's, so
+    that the same call gives the same bits again.
+
+    *Algorithms* are those of `algorithms/`, by name; "auto", chosen by `choice.py` from collective, ranks and
+    bytes, alike on all ranks; or an Algorithm of your own, proved before it first runs.
+
+    *Errors.* ValueError says what is wrong with the arguments, ScheduleError where an algorithm of your own
+    breaks; both at the start, and the other ranks are told. CallMismatchError: the ranks' calls differ.
+    CollectiveTimeoutError: nothing has come for ``time_limit`` seconds, from whom, in which step.
+    TransportError: another rank has failed. Ranks whose calls differed are out of step: the communicator is
+    of no more use to them.
+
+    ``time_limit``: seconds without any news after which a wait ends; each Work has the one of its start.
     ``check``: whether ranks first compare what they are about to call, so that a difference is an error on
     all of them; costs 128 (world_size - 1) control bytes a call. Without it a difference is a hang until the
     time limit, a TransportError where more is sent than fits or, over MPI, a block whose tail is left as it
-    was. Either way the ranks are out of step: after such an error the communicator is of no more use.
-    ``time_limit``: seconds without any news after which a wait ends in CollectiveTimeoutError; each Work has
-    the one of its start.
-    ``chunk_bytes``: cut blocks into chunks of at most so many bytes, each in a lane of its own.
+    was.
+    ``chunk_bytes``: cut blocks into chunks of at most so many bytes, each in a lane of its own, so that one
+    moves on while the next comes in; they grow where a block would have more than 1024.
     ``allocate``: where the memory that a call works in comes from, so many bytes flat, for who counts it; it
     is held until the call's Work has been found done.
     """
