@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from collectives.bench.cases import IN_PLACE, OUT_OF_PLACE
 from collectives.bench.figures import Figures
+from collectives.choice import AUTO
 
 WHAT = (("size", "(B)", 10), ("count", "(elements)", 10), ("type", "", 8), ("redop", "", 5))
 TIMES = (
@@ -35,7 +36,7 @@ class Report:
         """One algorithm at one size, in one placement or both."""
         one = placed[0]
         by_placement = {figures.placement: _times(figures) for figures in placed}
-        name = one.ran if one.ran == one.algorithm else f"{one.algorithm}: {one.ran}"
+        name = f"{AUTO}: {one.ran}" if one.algorithm == AUTO else one.algorithm
         what = [str(one.num_bytes), str(one.count), one.dtype, one.operator or "none", name]
         blank = ["-"] * len(TIMES)
         out, inside = (by_placement.get(placement, blank) for placement in (OUT_OF_PLACE, IN_PLACE))

@@ -1,4 +1,8 @@
-"""The numbers that ranks give to a measured call, and those that it must return: exact in every order."""
+"""The numbers that ranks give to a measured call, and those that it must return: exact in every order.
+
+Each rank makes its own arrays alone, for they may be large: what it must get is worked out from one period.
+`testing/expected.py` makes those of all ranks on every rank, small ones, straight from the definitions.
+"""
 
 from typing import Any
 

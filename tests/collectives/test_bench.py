@@ -251,11 +251,13 @@ def test_a_csv_has_a_row_for_each_line_of_figures() -> None:
 
 
 def test_every_line_of_the_report_stands_under_its_head() -> None:
-    report = Report(["ring", "auto: bidirectional_ring"])
+    report = Report(["ring", "star.py:star", "auto: bruck"])
     _, head, units = report.head().splitlines()
     lines = [
         report.line([figures("ring", 4096, 1e-5), figures("ring", 4096, 1e-5, placement=IN_PLACE)]),
         report.line([figures("mpi", 1 << 30, 1.5, over_mpi=1.0, sent=None, placement=IN_PLACE)]),
+        report.line([figures("auto", 4096, 1e-5, ran="bruck")]),
+        report.line([figures("star.py:star", 4096, 1e-5, ran="star")]),
     ]
     for line in lines:
         assert len(line) == len(head)
@@ -263,6 +265,8 @@ def test_every_line_of_the_report_stands_under_its_head() -> None:
         assert len(cells) == len(head.split()) == 4 + 1 + 7 + 7 + 1
     assert lines[0].split()[5:12] == ["10.0", "20.0", "1.00", "0.50", "25%", "-", "0"]
     assert lines[1].split()[5:12] == ["-"] * 7
+    assert "  auto: bruck   " in lines[2]
+    assert "  star.py:star   " in lines[3]
     assert units.split()[-1] == "(B)"
 
 
