@@ -84,7 +84,7 @@ def test_an_algorithm_of_ones_own_runs_and_is_proved_as_the_readme_shows(
     assert capsys.readouterr().out.strip() == shown(command)
 
 
-def test_the_same_algorithm_is_tested_and_trained_on_as_the_readme_shows(
+def test_the_same_algorithm_is_tested_measured_and_trained_on_as_the_readme_shows(
     monkeypatch, capsys, tmp_path
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -96,6 +96,13 @@ def test_the_same_algorithm_is_tested_and_trained_on_as_the_readme_shows(
         words, capture_output=True, text=True, timeout=60, check=True, env=os.environ | LAUNCH
     )
     assert without_time(ran.stdout) == without_time(shown(command))
+    command = "collectives bench --collective all_gather --algorithm star.py:star,ring,mpi --ranks 3"
+    assert shown(command) == "..."
+    words = [sys.executable, "-m", *command.split(), "--sizes", "3K", "--rounds", "1", "--warmup", "0"]
+    ran = subprocess.run(
+        words, capture_output=True, text=True, timeout=60, check=True, env=os.environ | LAUNCH
+    )
+    assert [line.split()[4] for line in ran.stdout.splitlines()[-3:]] == ["star.py:star", "ring", "mpi"]
     command = "zero-emulator train --algorithm all_gather=star.py:star --ranks 3"
     command += " --transport threads --iterations 20"
     monkeypatch.setattr(sys, "argv", command.split())
@@ -103,6 +110,21 @@ def test_the_same_algorithm_is_tested_and_trained_on_as_the_readme_shows(
         zero_cli.main()
     lines = capsys.readouterr().out.splitlines()  # the others depend on the machine's BLAS
     assert [line for line in shown(command).splitlines() if line not in ("...", *lines)] == []
+
+
+def test_what_the_readme_links_to_is_there() -> None:
+    heads = {
+        re.sub(r"[^\w -]", "", line[3:]).lower().replace(" ", "-")
+        for line in README.splitlines()
+        if line.startswith("## ")
+    }
+    links = re.findall(r"\]\(([^)]+)\)", README)
+    assert [
+        link
+        for link in links
+        if not link.startswith("http") and link[0] != "#" and not (ROOT / link).is_file()
+    ] == []
+    assert [link for link in links if link[0] == "#" and link[1:] not in heads] == []
 
 
 def without_time(said: str) -> str:
