@@ -12,14 +12,14 @@ from types import FrameType
 
 from collectives.launching.environment import job_environment
 from collectives.launching.launched import LaunchError, find_mpiexec, launched_size
-from collectives.launching.processes import identify
+from collectives.launching.processes import identify, named_signal
 from collectives.launching.rank_notes import BANNERS, LAST_WORDS, SCRATCH, read_notes, remove
 from collectives.launching.rank_output import OutputLostError, pass_on, ranks_output
 from collectives.launching.rank_processes import rank_processes
 from collectives.launching.shared_memory import remove_shared, shared_by
 from collectives.launching.verdict import say, verdict
 from collectives.launching.watch import GRACE_SECONDS, Limits, watch
-from collectives.launching.witness import STOP_SIGNALS, signal_name
+from collectives.launching.witness import STOP_SIGNALS
 
 __all__ = ["LaunchError", "launch", "launched_size"]
 
@@ -92,7 +92,7 @@ def _run(
         while pass_on(pipes, 0):
             pass
     if stopped:
-        say(f"stopped by signal {stopped[0]} ({signal_name(stopped[0])})")
+        say(f"stopped by {named_signal(stopped[0])}")
         return 128 + stopped[0]
     return verdict(notes, num_ranks, reason, job.returncode, directory)
 

@@ -61,6 +61,19 @@ def die_with(parent: int) -> None:
             os._exit(3)
 
 
+def named_signal(number: int) -> str:
+    """``signal 9 (SIGKILL)``."""
+    try:
+        return f"signal {number} ({signal.Signals(number).name})"
+    except ValueError:
+        return f"signal {number} (unnamed)"
+
+
+def describe_end(code: int, when: str) -> str:
+    """How a process ended too early, by its exit code as Python's libraries tell it: -n for signal n."""
+    return f"was killed by {named_signal(-code)}" if code < 0 else f"exited with code {code} {when}"
+
+
 def _stat(pid: int) -> tuple[str, str] | None:
     """The state of a process and when it started, or None."""
     try:

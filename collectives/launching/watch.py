@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from collectives.launching.processes import named_signal
 from collectives.launching.rank_notes import KINDS
 from collectives.launching.rank_output import pass_on
 from collectives.launching.rank_processes import (
@@ -15,7 +16,6 @@ from collectives.launching.rank_processes import (
     unwatched,
     who_is_stopped,
 )
-from collectives.launching.witness import signal_name
 
 _POLL_SECONDS = 0.05
 _LOOK_SECONDS = 1.0  # from one look at all processes to the next
@@ -61,7 +61,7 @@ def watch(
 def _why_it_ended(job: "subprocess.Popen[bytes]", directory: str) -> str:
     """What can be said of an mpiexec that has ended, apart from what the ranks have told."""
     if job.returncode < 0:
-        return f"mpiexec was killed by signal {-job.returncode} ({signal_name(-job.returncode)})"
+        return f"mpiexec was killed by {named_signal(-job.returncode)}"
     gone = gone_without_a_word(directory)  # perhaps since the last look
     return _killed(gone) if gone else ""
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from collectives.launching.launched import launched_rank
-from collectives.launching.processes import Process, die_with, identify
+from collectives.launching.processes import Process, describe_end, die_with, identify, named_signal
 from collectives.launching.rank_notes import NOTES_VARIABLE, STREAMS, leave, read_notes, remove
 from collectives.launching.shared_memory import remove_shared, shared_by
 
@@ -70,7 +70,7 @@ def _await_end(child: int, directory: str, launcher: Process) -> int | None:
             if just_ended is None:
                 # Unless mpiexec has sent it, it might wait for ever for a rank that never starts MPI.
                 kind = "stopped" if sender == os.getppid() else "ended"
-                leave(directory, launched_rank(), kind, f"signal {received} ({signal_name(received)})")
+                leave(directory, launched_rank(), kind, named_signal(received))
             return just_ended
         if not (launcher.alive and os.path.isdir(directory)):
             if os.path.isdir(directory):  # nobody else is left to do it
@@ -109,19 +109,8 @@ def _testify(directory: str, rank: int, code: int) -> int:
         when = f"after its main had returned {own['done']}"
     else:
         when = "in the middle of the run" if "begun" in own else "before its main began"
-    if code >= 0:
-        leave(directory, rank, "died", f"exited with code {code} {when}")
-    else:
-        leave(directory, rank, "died", f"was killed by signal {-code} ({signal_name(-code)})")
+    leave(directory, rank, "died", describe_end(code, when))
     return 3
-
-
-def signal_name(number: int) -> str:
-    """The name of a signal, such as SIGKILL."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return "unnamed"
 
 
 if __name__ == "__main__":

@@ -6,9 +6,8 @@ from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from typing import IO, Any, NamedTuple
 
-from collectives.launching.processes import identify
+from collectives.launching.processes import describe_end, identify
 from collectives.launching.rank_processes import name_ranks
-from collectives.launching.witness import signal_name
 from collectives.transports.failures import RankDiedError, describe_failure
 from collectives.transports.processes.kinds import ABORT
 from collectives.transports.processes.rank import read_report
@@ -68,10 +67,8 @@ class Job:
         self._processes[rank].join()
         code, report = self._processes[rank].exitcode, read_report(self._files[rank])
         assert code is not None, "it has ended"
-        if code < 0:
-            return self._died(rank, f"was killed by signal {-code} ({signal_name(-code)})")
-        if report is None:
-            return self._died(rank, f"exited with code {code} in the middle of the run")
+        if code < 0 or report is None:
+            return self._died(rank, describe_end(code, "in the middle of the run"))
         if report.error is None:
             self.results[rank] = report.result
             return None
