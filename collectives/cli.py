@@ -14,7 +14,6 @@ from collectives.bench_cli import bench_command
 from collectives.command import EXIT_REFUTED, print_refusal, run_command
 from collectives.doctor.command import doctor_command
 from collectives.launching.launched import launched_size
-from collectives.promises import COLLECTIVES
 from collectives.schedule import ScheduleError
 from collectives.show import show, show_fault
 from collectives.table import counted
@@ -58,7 +57,8 @@ def show_command(algorithm: str, collective: str, ranks: int, root: int | None) 
     ALGORITHM may be your own, FILE.py:FUNCTION.
     """
     with _usage():
-        found = _find(algorithm, collective)
+        find = load_algorithm if is_user_file(algorithm) else find_algorithm
+        found = find(algorithm, collective)
         if root is not None:
             found = at_root(found, root, ranks)
         text = show(found, ranks)
@@ -67,7 +67,7 @@ def show_command(algorithm: str, collective: str, ranks: int, root: int | None) 
 
 @commands.command("verify")
 @click.argument("algorithm", required=False)
-@click.option("--collective", help="Only this collective; all of them by default.")
+@click.option("--collective", help="Only this one.  [default: all, or what FUNCTION is named after]")
 @click.option("--ranks", callback=_range, default="1-64", show_default=True, help="World sizes: 4, or 1-64.")
 @click.option("--in-order", is_flag=True, help="FUNCTION must keep its operands in rank order.")
 def verify_command(algorithm: str | None, collective: str | None, ranks: range, in_order: bool) -> None:
@@ -124,10 +124,10 @@ def _roots(algorithm: Algorithm, world_size: int) -> str:
 def _choose(name: str | None, collective: str | None, in_order: bool) -> list[Algorithm]:
     if in_order and not (name and is_user_file(name)):
         raise ValueError("--in-order is for FILE.py:FUNCTION: built-in algorithms say what they keep")
-    if name is not None and is_user_file(name) and collective is None:
-        raise ValueError(f"what is {name} to do? Say --collective, one of {', '.join(COLLECTIVES)}")
+    if name is not None and is_user_file(name):
+        return [load_algorithm(name, collective, in_order)]
     if name is not None and collective is not None:
-        return [_find(name, collective, in_order)]
+        return [find_algorithm(name, collective)]
     chosen = [
         algorithm
         for algorithm in ALGORITHMS.values()
@@ -138,12 +138,6 @@ def _choose(name: str | None, collective: str | None, in_order: bool) -> list[Al
         asked = collective if name is None else name
         raise ValueError(f"nothing to prove for {asked!r}: there are {known}")
     return chosen
-
-
-def _find(name: str, collective: str, in_order: bool = False) -> Algorithm:
-    if is_user_file(name):
-        return load_algorithm(name, collective, in_order)
-    return find_algorithm(name, collective)
 
 
 @contextmanager

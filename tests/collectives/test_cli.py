@@ -149,10 +149,16 @@ def test_a_schedule_of_the_users_own_keeps_order_if_it_is_to(command, mine: Path
     assert declared[:2] == (code, out.replace("unordered", "declared"))
 
 
+def test_an_algorithm_that_says_what_it_is_for_need_not_be_told(command, mine: Path) -> None:
+    told = command("verify", f"{mine}:declared", "--collective", "all_reduce", "--ranks", "1")
+    assert command("verify", f"{mine}:declared", "--ranks", "1") == told
+    assert told[0] == 0
+
+
 @pytest.mark.parametrize(
     ("name", "words", "message"),
     [
-        ("mine.py:good", (), "what is .*mine.py:good to do? Say --collective, one of all_gather, reduce_sc"),
+        ("mine.py:good", (), "what is .*mine.py:good to do? Its name is none of all_gather, reduce_scatter"),
         ("mine.py:good", ("--collective", "gossip"), "no collective 'gossip': there are all_gather, reduce_"),
         ("mine.py:lost", ("--collective", "all_gather"), "mine.py has no 'lost': name a function of (rank, "),
         ("mine.py:", ("--collective", "all_gather"), "mine.py has no '': name a function"),
