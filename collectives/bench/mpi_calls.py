@@ -30,28 +30,16 @@ def _result_first(trial: Trial) -> Trial:
     return replace(trial, due=((trial.output[: block.size], block),))
 
 
-def _all_gather(comm: MPI.Intracomm, trial: Trial, _: MPI.Op) -> Callable[[], object]:
-    return partial(comm.Allgather, _input(trial), trial.output)
+def _moves(method: Callable[..., object]) -> Call:
+    return lambda comm, trial, _: partial(method, comm, _input(trial), trial.output)
 
 
-def _reduce_scatter(comm: MPI.Intracomm, trial: Trial, op: MPI.Op) -> Callable[[], object]:
-    return partial(comm.Reduce_scatter_block, _input(trial), trial.output, op)
-
-
-def _all_reduce(comm: MPI.Intracomm, trial: Trial, op: MPI.Op) -> Callable[[], object]:
-    return partial(comm.Allreduce, _input(trial), trial.output, op)
+def _reduces(method: Callable[..., object]) -> Call:
+    return lambda comm, trial, op: partial(method, comm, _input(trial), trial.output, op)
 
 
 def _broadcast(comm: MPI.Intracomm, trial: Trial, _: MPI.Op) -> Callable[[], object]:
     return partial(comm.Bcast, trial.output)
-
-
-def _reduce(comm: MPI.Intracomm, trial: Trial, op: MPI.Op) -> Callable[[], object]:
-    return partial(comm.Reduce, _input(trial), trial.output, op)
-
-
-def _gather(comm: MPI.Intracomm, trial: Trial, _: MPI.Op) -> Callable[[], object]:
-    return partial(comm.Gather, _input(trial), trial.output)
 
 
 def _scatter(comm: MPI.Intracomm, trial: Trial, _: MPI.Op) -> Callable[[], object]:
@@ -60,18 +48,8 @@ def _scatter(comm: MPI.Intracomm, trial: Trial, _: MPI.Op) -> Callable[[], objec
     return partial(comm.Scatter, trial.input, trial.output)
 
 
-def _all_to_all(comm: MPI.Intracomm, trial: Trial, _: MPI.Op) -> Callable[[], object]:
-    return partial(comm.Alltoall, _input(trial), trial.output)
-
-
-def _scan(comm: MPI.Intracomm, trial: Trial, op: MPI.Op) -> Callable[[], object]:
-    return partial(comm.Scan, _input(trial), trial.output, op)
-
-
 def _exscan(comm: MPI.Intracomm, trial: Trial, op: MPI.Op) -> Callable[[], object]:
-    output = (
-        np.empty_like(trial.input) if trial.output is None else trial.output
-    )  # rank 0 needs one all the same
+    output = np.empty_like(trial.input) if trial.output is None else trial.output  # rank 0 needs one, too
     return partial(comm.Exscan, _input(trial), output, op)
 
 
@@ -84,15 +62,15 @@ def _input(trial: Trial) -> Any:
 
 
 CALLS: dict[str, Call] = {
-    "all_gather": _all_gather,
-    "reduce_scatter": _reduce_scatter,
-    "all_reduce": _all_reduce,
+    "all_gather": _moves(MPI.Intracomm.Allgather),
+    "reduce_scatter": _reduces(MPI.Intracomm.Reduce_scatter_block),
+    "all_reduce": _reduces(MPI.Intracomm.Allreduce),
     "broadcast": _broadcast,
-    "reduce": _reduce,
-    "gather": _gather,
+    "reduce": _reduces(MPI.Intracomm.Reduce),
+    "gather": _moves(MPI.Intracomm.Gather),
     "scatter": _scatter,
-    "all_to_all": _all_to_all,
+    "all_to_all": _moves(MPI.Intracomm.Alltoall),
     "barrier": _barrier,
-    "scan": _scan,
+    "scan": _reduces(MPI.Intracomm.Scan),
     "exscan": _exscan,
 }
