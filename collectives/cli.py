@@ -10,7 +10,7 @@ import click
 
 from collectives.account.command import account_command
 from collectives.algorithms import ALGORITHMS, Algorithm, at_root, find_algorithm
-from collectives.bench_cli import bench_command
+from collectives.bench.command import bench_command
 from collectives.command import EXIT_REFUTED, print_refusal, run_command
 from collectives.doctor.command import doctor_command
 from collectives.launching.launched import launched_size

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator
 from statistics import median
 
-from collectives.bench.cases import CASES, Case
 from collectives.bench.contender import Contender, our_contender
 from collectives.bench.copy_limit import beyond_cache, copy_bandwidth
 from collectives.bench.figures import Figures, bandwidths, p99, ratio_of_pairs
 from collectives.bench.measure import Samples, measure, meeting
 from collectives.bench.settings import MPI, Settings
+from collectives.bench.subjects import SUBJECTS, Subject
 from collectives.bench.trials import Trial
 from collectives.bench.values import Values
 from collectives.communicator import Communicator
@@ -36,22 +36,22 @@ class Bench:
 
     def lines(self, collective: str) -> Iterator[list[Figures]]:
         """For each size and algorithm, in this order, its figures: one for each placement."""
-        case = CASES[collective]
+        subject = SUBJECTS[collective]
         itemsize, world_size = self.values.dtype.itemsize, self.transport.world_size
-        for count in case.counts(self.settings.sizes, itemsize, world_size):
-            placed = [self._at(case, placement, count) for placement in case.placements]
+        for count in subject.counts(self.settings.sizes, itemsize, world_size):
+            placed = [self._at(subject, placement, count) for placement in subject.placements]
             yield from map(list, zip(*placed, strict=True))
 
-    def _at(self, case: Case, placement: str, count: int) -> list[Figures]:
+    def _at(self, subject: Subject, placement: str, count: int) -> list[Figures]:
         """All contenders at one size in one placement."""
-        trial = case.placements[placement](self.values, self.transport.rank, count)
-        contenders = self._contenders(case.collective, trial)
+        trial = subject.placements[placement](self.values, self.transport.rank, count)
+        contenders = self._contenders(subject.collective, trial)
         samples = measure(
             contenders, self.transport, self.meet, rounds=self.settings.rounds, warmup=self.settings.warmup
         )
         mpi = next((found for one, found in zip(contenders, samples, strict=True) if one.name == MPI), None)
         return [
-            self._figures(case, placement, count, one, found, mpi)
+            self._figures(subject, placement, count, one, found, mpi)
             for one, found in zip(contenders, samples, strict=True)
         ]
 
@@ -64,19 +64,25 @@ class Bench:
         return found + ([self.mpi_contender(collective, trial, operator)] if self.mpi_contender else [])
 
     def _figures(
-        self, case: Case, placement: str, count: int, one: Contender, samples: Samples, mpi: Samples | None
+        self,
+        subject: Subject,
+        placement: str,
+        count: int,
+        one: Contender,
+        samples: Samples,
+        mpi: Samples | None,
     ) -> Figures:
         world_size = self.transport.world_size
-        num_bytes = case.num_bytes(count, self.values.dtype.itemsize, world_size)
+        num_bytes = subject.num_bytes(count, self.values.dtype.itemsize, world_size)
         seconds = median(samples.seconds)
-        algorithm_bandwidth, bus_bandwidth = bandwidths(num_bytes, seconds, case.bus_factor(world_size))
+        algorithm_bandwidth, bus_bandwidth = bandwidths(num_bytes, seconds, subject.bus_factor(world_size))
         return Figures(
-            collective=case.collective,
+            collective=subject.collective,
             placement=placement,
             num_bytes=num_bytes,
             count=count,
             dtype=self.settings.dtype,
-            operator=self.settings.operator if COLLECTIVES[case.collective].reduces else None,
+            operator=self.settings.operator if COLLECTIVES[subject.collective].reduces else None,
             algorithm=one.name,
             ran=one.ran,
             seconds=seconds,

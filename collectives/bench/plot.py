@@ -5,8 +5,8 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
-from collectives.bench.cases import IN_PLACE, OUT_OF_PLACE
 from collectives.bench.figures import Figures
+from collectives.bench.subjects import IN_PLACE, OUT_OF_PLACE
 
 SUFFIXES = (".svg", ".png")
 

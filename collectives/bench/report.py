@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from collectives.bench.cases import IN_PLACE, OUT_OF_PLACE
 from collectives.bench.figures import Figures
+from collectives.bench.subjects import IN_PLACE, OUT_OF_PLACE
 from collectives.choice import AUTO
 
 WHAT = (("size", "(B)", 10), ("count", "(elements)", 10), ("type", "", 8), ("redop", "", 5))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from collectives.algorithms import ALGORITHMS, Algorithm, check_limit, find_algorithm
-from collectives.bench.cases import CASES
+from collectives.bench.subjects import SUBJECTS
 from collectives.bench.values import find_dtype
 from collectives.choice import AUTO
 from collectives.choices_file import choices_in_use
@@ -43,9 +43,9 @@ class Settings:
         if AUTO in self.algorithms:
             choices_in_use()  # a file that is wrong is told now
         for collective in self.collectives:
-            if collective not in CASES:
-                raise ValueError(f"no collective {collective!r} to measure: there are {', '.join(CASES)}")
-            CASES[collective].counts(self.sizes, find_dtype(self.dtype).itemsize, world_size)
+            if collective not in SUBJECTS:
+                raise ValueError(f"no collective {collective!r} to measure: there are {', '.join(SUBJECTS)}")
+            SUBJECTS[collective].counts(self.sizes, find_dtype(self.dtype).itemsize, world_size)
             for _, algorithm in self.ours(collective, world_size):
                 if algorithm != AUTO:
                     check_limit(find_algorithm(algorithm, collective), world_size)

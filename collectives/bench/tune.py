@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from collectives.bench.cases import OUT_OF_PLACE
 from collectives.bench.figures import Figures
+from collectives.bench.subjects import OUT_OF_PLACE
 from collectives.choice import Choice
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collectives.bench.cases import CASES, IN_PLACE, OUT_OF_PLACE
 from collectives.bench.contender import Contender, our_contender
 from collectives.bench.copy_limit import beyond_cache, copy_bandwidth
 from collectives.bench.figures import Figures, ratio_of_pairs
@@ -22,6 +21,7 @@ from collectives.bench.measure import Samples, measure, meeting
 from collectives.bench.plot import plot
 from collectives.bench.report import Report
 from collectives.bench.sizes import parse_sizes
+from collectives.bench.subjects import IN_PLACE, OUT_OF_PLACE, SUBJECTS
 from collectives.bench.trials import Trial
 from collectives.bench.tune import best_choices
 from collectives.bench.values import Values
@@ -31,13 +31,13 @@ from collectives.operators import find_operator
 from collectives.transports.base import Transport
 from collectives.transports.threads import run_threads
 
-PLACED = [(name, placement) for name, case in CASES.items() for placement in case.placements]
+PLACED = [(name, placement) for name, subject in SUBJECTS.items() for placement in subject.placements]
 DUE_ON_RANK_0 = [one for one in PLACED if one[0] not in ("barrier", "exscan")]
 
 
 def make_trial(comm: Communicator, collective: str, placement: str, dtype: str, operator: str) -> Trial:
     values = Values(comm.world_size, dtype, find_operator(operator))
-    return CASES[collective].placements[placement](values, comm.rank, 300)
+    return SUBJECTS[collective].placements[placement](values, comm.rank, 300)
 
 
 @pytest.mark.few_sizes

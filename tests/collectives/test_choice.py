@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from collectives.algorithms import ALGORITHMS
-from collectives.bench.cases import CASES
+from collectives.bench.subjects import SUBJECTS
 from collectives.bench.values import Values
 from collectives.call_check import CallMismatchError
 from collectives.choice import BUILT_IN, Choice, choose
@@ -170,16 +170,16 @@ def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
 def test_auto_runs_what_the_table_says_and_the_ledger_has_its_name(run_ranks, collective: str) -> None:
     def body(comm: Communicator) -> None:
         values = Values(comm.world_size, "float32", find_operator("sum"))
-        for placement in CASES[collective].placements.values():
+        for placement in SUBJECTS[collective].placements.values():
             for count in (3, 1 << 17):
-                case = CASES[collective]
+                subject = SUBJECTS[collective]
                 trial = placement(values, comm.rank, count)
                 ledger = Ledger()
                 counted = Communicator(MeteredTransport(comm.transport, ledger), check=False)
                 trial.reset()
                 counted.prepare(collective, trial.input, trial.output, algorithm="auto").run()
                 assert trial.count_wrong() == 0
-                num_bytes = 0 if case.empty else case.num_bytes(count, 4, comm.world_size)
+                num_bytes = 0 if subject.empty else subject.num_bytes(count, 4, comm.world_size)
                 name = choose(collective, comm.world_size, num_bytes, True).name
                 assert {entry.origin.call.algorithm for entry in ledger.entries} <= {name}
 

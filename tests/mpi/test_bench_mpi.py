@@ -3,8 +3,8 @@
 import pytest
 from mpi4py import MPI
 
-from collectives.bench.cases import CASES
 from collectives.bench.mpi_calls import CALLS, mpi_contender
+from collectives.bench.subjects import SUBJECTS
 from collectives.bench.values import Values
 from collectives.operators import find_operator
 
@@ -13,8 +13,8 @@ from collectives.operators import find_operator
 def test_mpis_own_collectives_leave_what_is_due(operator: str) -> None:
     comm = MPI.COMM_WORLD.Dup()
     values = Values(comm.size, "float32", find_operator(operator))
-    for collective, case in CASES.items():
-        for placement, make_trial in case.placements.items():
+    for collective, subject in SUBJECTS.items():
+        for placement, make_trial in subject.placements.items():
             one = mpi_contender(comm, collective, make_trial(values, comm.rank, 300), operator)
             for _ in range(2):
                 one.trial.reset()
@@ -24,4 +24,4 @@ def test_mpis_own_collectives_leave_what_is_due(operator: str) -> None:
 
 
 def test_every_collective_has_its_call_of_mpi() -> None:
-    assert CALLS.keys() == CASES.keys()
+    assert CALLS.keys() == SUBJECTS.keys()

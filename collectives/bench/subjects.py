@@ -18,7 +18,7 @@ MakeTrial = Callable[[Values, int, int], Trial]
 
 
 @dataclass(frozen=True)
-class Case:
+class Subject:
     """A collective, out of place and in place.
 
     ``by_blocks``: whether ``count`` is of the elements of a rank's block, and not of the whole array.
@@ -67,22 +67,22 @@ def _both(out_of_place: MakeTrial, in_place: MakeTrial) -> dict[str, MakeTrial]:
     return {OUT_OF_PLACE: out_of_place, IN_PLACE: in_place}
 
 
-def _by_blocks(name: str, out_of_place: MakeTrial, in_place: MakeTrial) -> Case:
-    return Case(name, _others, _both(out_of_place, in_place), by_blocks=True)
+def _by_blocks(name: str, out_of_place: MakeTrial, in_place: MakeTrial) -> Subject:
+    return Subject(name, _others, _both(out_of_place, in_place), by_blocks=True)
 
 
 _TABLE = (
     _by_blocks("all_gather", blocks.all_gather, blocks.all_gather_in_place),
     _by_blocks("reduce_scatter", blocks.reduce_scatter, blocks.reduce_scatter_in_place),
-    Case("all_reduce", _twice, _both(wholes.all_reduce, wholes.all_reduce_in_place)),
-    Case("broadcast", _one, {IN_PLACE: wholes.broadcast}),
-    Case("reduce", _one, _both(wholes.reduce, wholes.reduce_in_place)),
+    Subject("all_reduce", _twice, _both(wholes.all_reduce, wholes.all_reduce_in_place)),
+    Subject("broadcast", _one, {IN_PLACE: wholes.broadcast}),
+    Subject("reduce", _one, _both(wholes.reduce, wholes.reduce_in_place)),
     _by_blocks("gather", blocks.gather, blocks.gather_in_place),
     _by_blocks("scatter", blocks.scatter, blocks.scatter_in_place),
     _by_blocks("all_to_all", blocks.all_to_all, blocks.all_to_all_in_place),
-    Case("scan", _one, _both(wholes.scan, wholes.scan_in_place)),
-    Case("exscan", _one, _both(wholes.exscan, wholes.exscan_in_place)),
-    Case("barrier", _one, {OUT_OF_PLACE: wholes.barrier}, empty=True),
+    Subject("scan", _one, _both(wholes.scan, wholes.scan_in_place)),
+    Subject("exscan", _one, _both(wholes.exscan, wholes.exscan_in_place)),
+    Subject("barrier", _one, {OUT_OF_PLACE: wholes.barrier}, empty=True),
 )
 
-CASES = {case.collective: case for case in _TABLE}
+SUBJECTS = {subject.collective: subject for subject in _TABLE}
