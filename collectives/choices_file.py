@@ -42,7 +42,7 @@ def read_choices(path: str) -> tuple[Choice, ...]:
     except OSError as error:
         refusal = f"{VARIABLE}={path} cannot be read ({error.strerror}): name another, or unset it"
         raise ValueError(refusal) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is no JSON ({error}): write it with collectives bench --tune") from None
     try:
         return tuple(_choices(document))
@@ -60,12 +60,13 @@ def _choices(document: Any) -> Iterator[Choice]:
         if not isinstance(line, dict) or line.keys() != set(Choice._fields):
             raise ValueError(f"choice {number} is to have the fields {', '.join(Choice._fields)}")
         choice = Choice(**line)
-        for field in ("least_ranks", "most_ranks", "up_to_bytes"):
+        for field, least in (("least_ranks", 0), ("most_ranks", 1), ("up_to_bytes", 0)):
             bound = line[field]
-            if not (type(bound) is int and bound >= 0) and (bound is not None or field == "least_ranks"):
-                raise ValueError(f"choice {number} has {field} {bound!r}: give a whole number, 0 or more")
+            if not (type(bound) is int and bound >= least) and (bound is not None or field == "least_ranks"):
+                wrong = f"choice {number} has {field} {bound!r}"
+                raise ValueError(f"{wrong}: give a whole number, {least} or more")
         try:
-            find_algorithm(choice.algorithm, choice.collective)
+            find_algorithm(choice.algorithm or "", choice.collective)  # of None it would take the first
         except ValueError as error:
             raise ValueError(f"choice {number}: {error}") from None
         yield choice
