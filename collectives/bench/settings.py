@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any
 
 from collectives.algorithms import ALGORITHMS, Algorithm, check_limit, find_algorithm
@@ -34,6 +35,8 @@ class Settings:
 
     def check_on(self, world_size: int, transport: str) -> None:
         """ValueError, in one line, if any of it cannot be measured on so many ranks."""
+        if not isfinite(self.time_limit):  # what is not above 0 the option itself has refused
+            raise ValueError(f"--time-limit {self.time_limit:g}: give a number of seconds above 0")
         if MPI in self.algorithms and transport != "mpi":
             raise ValueError(f"algorithm mpi over {transport}: leave it out, or take --transport mpi")
         if MPI in self.algorithms and self.dtype in NOT_IN_MPI:

@@ -143,6 +143,8 @@ def test_all_means_every_algorithm_whose_limit_allows_the_ranks(command) -> None
         (("--json", "b", "--csv", "b"), "--json and --csv are both b: name two files"),
         (("--json", "none/b"), "none/b: there is no directory "),
         (("--ranks", "0"), "--ranks 0: give 1 or more"),
+        (("--time-limit", "nan"), "--time-limit nan: give a number of seconds above 0"),
+        (("--time-limit", "inf"), "--time-limit inf: give a number of seconds above 0"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_in_one_line_before_any_rank_starts(
