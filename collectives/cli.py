@@ -142,10 +142,10 @@ def _choose(name: str | None, collective: str | None, in_order: bool) -> list[Al
 
 @contextmanager
 def _usage() -> Iterator[None]:
-    """What cannot be done is wrong usage."""
+    """What cannot be done, or shown for want of a step, is wrong usage."""
     try:
         yield
-    except ValueError as error:
+    except (ValueError, ScheduleError) as error:
         raise click.UsageError(str(error)) from error
 
 

@@ -41,10 +41,11 @@ def load_algorithm(name: str, collective: str | None = None, in_order: bool = Fa
 def _run(path: Path) -> Any:
     if not path.is_file():
         raise ValueError(f"no file {path}")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    spec = importlib.util.spec_from_file_location(f"{path} of the user", path)  # a name that hides no other
     assert spec is not None, "a name that ends in .py has a loader"
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look for the names in their annotations
     sys.path.insert(0, str(path.parent))  # as Python does for a script: the file may import its neighbours
     try:
         spec.loader.exec_module(module)

@@ -42,7 +42,7 @@ def checked_steps(algorithm: Algorithm, rank: int, world_size: int, limit: int) 
             number += 1
     except (Exception, SystemExit) as error:
         known = isinstance(error, ScheduleError)
-        fault = str(error) if known else f"raises {type(error).__name__}: {error}"
+        fault = str(error) if known else f"raises {type(error).__name__}: {' '.join(str(error).split())}"
         where = f"{algorithm} on {world_size} ranks, step {number}"
         raise ScheduleError(f"{where}: rank {rank} {fault}", (rank, number)) from (None if known else error)
 

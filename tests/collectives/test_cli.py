@@ -86,6 +86,9 @@ def test_a_limit_that_allows_no_size_of_the_range_is_said_and_nothing_claimed(co
 
 
 MINE = """
+from __future__ import annotations
+
+from dataclasses import dataclass
 from neighbour import last
 from collectives.algorithms import Algorithm
 from collectives.promises import ALL_REDUCE
@@ -103,6 +106,14 @@ def unordered(rank, world_size):
     blocks = tuple(range(world_size))
     others = [peer for peer in range(world_size) if peer != rank]
     yield (*(Send(peer, blocks) for peer in others), *(Recv(peer, blocks, "before") for peer in others))
+
+def broken(rank, world_size):
+    raise ValueError("two\\nlines")
+    yield
+
+@dataclass
+class Settings:
+    steps: int = 3
 
 declared = Algorithm("declared", ALL_REDUCE, unordered)
 number = 3
@@ -137,6 +148,15 @@ def test_a_schedule_of_the_users_own_is_refuted_on_the_fewest_ranks_with_its_tab
     assert head.split() == ["step", *(word for rank in range(6) for word in ("rank", str(rank)))]
     assert [row.split()[0] for row in rows] == ["0", "1", "2", "3", "4"]
     assert rows[-1].split() == ["4", "[end]", *["end"] * 5]
+
+
+def test_a_schedule_that_breaks_off_is_refuted_in_one_line_and_is_nothing_to_show(command, mine) -> None:
+    fault = "broken all_gather on {} ranks, step 0: rank 0 raises ValueError: two lines"
+    code, out, err = command("verify", f"{mine}:broken", "--collective", "all_gather", "--ranks", "2")
+    assert (code, err) == (EXIT_REFUTED, "")
+    assert out.splitlines()[0] == f"refuted  {fault.format(2)}"
+    code, out, err = command("show", f"{mine}:broken", "all_gather", "--ranks", "3")
+    assert (code, out, err) == (EXIT_USAGE, "", f"collectives: {fault.format(3)}\n")
 
 
 def test_a_schedule_of_the_users_own_keeps_order_if_it_is_to(command, mine: Path) -> None:
