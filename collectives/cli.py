@@ -77,7 +77,8 @@ def verify_command(algorithm: str | None, collective: str | None, ranks: range, 
     every receive meets its send, no rank can hang even if every send waits for its receive, and steps and
     blocks sent are those that the algorithm declares. Exit code 1 and a counterexample if not.
 
-    ALGORITHM may be your own, FILE.py:FUNCTION: a generator of (rank, world_size), or an Algorithm.
+    ALGORITHM may be your own, FILE.py:FUNCTION: a generator of (rank, world_size), and of root where the
+    collective has one, or an Algorithm.
     """
     with _usage():
         chosen = _choose(algorithm, collective, in_order)

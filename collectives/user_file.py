@@ -15,7 +15,7 @@ def is_user_file(name: str) -> bool:
 
 
 def load_algorithm(name: str, collective: str | None = None, in_order: bool = False) -> Algorithm:
-    """What FILE.py:FUNCTION names: a generator of (rank, world_size), or an Algorithm.
+    """What FILE.py:FUNCTION names: an Algorithm, or a generator as `Algorithm.schedule` describes it.
 
     ``collective``: if None, an Algorithm says it, or the generator's name. ``in_order``: a generator's
     operands are to stand in rank order. Runs the file. ValueError says in one line what is missing, or what

@@ -28,7 +28,7 @@ def checked_steps(algorithm: Algorithm, rank: int, world_size: int, limit: int) 
     """
     number = 0
     try:
-        schedule: Any = algorithm.steps(rank, world_size)
+        schedule = _schedule(algorithm, rank, world_size)
         if not isinstance(schedule, Iterator):
             raise ScheduleError(f"has a {_type(schedule)} for a schedule: yield the steps one by one")
         for step in schedule:
@@ -45,6 +45,15 @@ def checked_steps(algorithm: Algorithm, rank: int, world_size: int, limit: int) 
         fault = str(error) if known else f"raises {type(error).__name__}: {' '.join(str(error).split())}"
         where = f"{algorithm} on {world_size} ranks, step {number}"
         raise ScheduleError(f"{where}: rank {rank} {fault}", (rank, number)) from (None if known else error)
+
+
+def _schedule(algorithm: Algorithm, rank: int, world_size: int) -> Any:
+    try:
+        return algorithm.steps(rank, world_size)
+    except TypeError as error:  # perhaps only that it takes other arguments
+        root = "" if algorithm.collective.root is None else ", root"
+        message = f"raises TypeError: {error}: a schedule is a function of (rank, world_size{root})"
+        raise ScheduleError(message) from error
 
 
 def _is_plain(step: Any, rank: int, world_size: int) -> bool:

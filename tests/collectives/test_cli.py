@@ -159,6 +159,12 @@ def test_a_schedule_that_breaks_off_is_refuted_in_one_line_and_is_nothing_to_sho
     assert (code, out, err) == (EXIT_USAGE, "", f"collectives: {fault.format(3)}\n")
 
 
+def test_a_schedule_that_knows_no_root_is_told_of_it(command, mine: Path) -> None:
+    code, out, _ = command("verify", f"{mine}:good", "--collective", "gather", "--ranks", "2")
+    assert code == EXIT_REFUTED
+    assert out.splitlines()[0].endswith("3 were given: a schedule is a function of (rank, world_size, root)")
+
+
 def test_a_schedule_of_the_users_own_keeps_order_if_it_is_to(command, mine: Path) -> None:
     words = ("verify", f"{mine}:unordered", "--collective", "all_reduce", "--ranks", "3")
     assert command(*words)[0] == 0
