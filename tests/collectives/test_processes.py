@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +225,49 @@ def test_what_cannot_be_pickled_is_told_by_its_rank(where: str) -> None:
     with pytest.raises(Exception, match=r"Local"):
         run_processes(1, body, on_failure=lambda line, error: told.append(line))
     assert told[0].startswith("rank 0 raised ")
+
+
+class Unreadable:
+    """Goes into a pickle, and does not come out again."""
+
+    def __reduce__(self) -> Any:
+        return int, ("no number",)
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_result_that_cannot_be_read_again_is_told_by_its_rank() -> None:
+    told: list[str] = []
+    with pytest.raises(ValueError, match="no number"):
+        run_processes(3, lambda transport: Unreadable(), on_failure=lambda line, error: told.append(line))
+    assert told[0].endswith("raised ValueError: invalid literal for int() with base 10: 'no number'")
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("refused", ["pipe", "memfd_create"])
+def test_a_machine_that_does_not_start_so_many_ranks_says_how_many(monkeypatch: Any, refused: str) -> None:
+    def refuse(*arguments: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, refused, refuse, raising=False)
+    with pytest.raises(OSError, match=r"^3 ranks do not start here \(Too many open files\): take fewer$"):
+        run_processes(3, wait_for_ever)
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_ranks_that_were_forked_end_when_the_next_cannot_be(monkeypatch: Any) -> None:
+    start = ForkProcess.start
+    started: list[int] = []
+
+    def start_two(process: ForkProcess) -> None:
+        if len(started) == 2:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        start(process)
+        started.append(process.pid or 0)
+
+    monkeypatch.setattr(ForkProcess, "start", start_two)
+    with pytest.raises(OSError, match=r"^3 ranks do not start here \(Resource temporarily unavailable\)"):
+        run_processes(3, wait_for_ever)
+    assert len(started) == 2
 
 
 KILLED = """

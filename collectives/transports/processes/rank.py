@@ -60,7 +60,10 @@ def read_report(file: IO[bytes]) -> Report | None:
     data = file.read()
     if not data:
         return None
-    report: Report = pickle.loads(data)
+    try:
+        report: Report = pickle.loads(data)
+    except Exception as error:  # a result may be written and not read, and is too large to try that before
+        return Report(None, error, "")
     if report.error is not None:
         report.error.__cause__ = RankTraceback(report.trace)
     return report

@@ -39,7 +39,8 @@ def run_processes(
     The first rank that raises ends the others; its exception is raised here, with its rank in a note (from
     Python 3.11, which has notes), after ``on_failure`` was called with it and a line that names the rank.
     RankDiedError for one that is killed, exits, or has not ended ``last_rank_limit`` seconds after another.
-    No process is left in any case, nor, on Linux, when this one is killed.
+    OSError if this machine does not start so many. No process is left in any case, nor, on Linux, when
+    this one is killed.
 
     Results and exceptions are pickled. ``may_read=False`` sends by two copies, through shared memory, what
     the receiver could read where it is.
@@ -47,9 +48,11 @@ def run_processes(
     if world_size < 1:
         raise ValueError(f"a world of {world_size} ranks: give 1 or more")
     _allow_files(100 + 8 * world_size)
-    with closing(Pipes(world_size)) as pipes, ExitStack() as stack:
-        windows, members, parent = Windows(world_size), tuple(range(world_size)), os.getpid()
-        files = [stack.enter_context(report_file()) for _ in members]
+    members, parent = tuple(range(world_size)), os.getpid()
+    with ExitStack() as stack:
+        with _starting(world_size):
+            pipes, windows = stack.enter_context(closing(Pipes(world_size))), Windows(world_size)
+            files = [stack.enter_context(report_file()) for _ in members]
 
         def run(rank: int) -> None:
             become_rank(parent)
@@ -81,6 +84,15 @@ def _allow_files(number: int) -> None:
 
 
 @contextmanager
+def _starting(world_size: int) -> Iterator[None]:
+    """What this machine refuses in here, it refuses to so many ranks: the OSError says so."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(f"{world_size} ranks do not start here ({error.strerror}): take fewer") from error
+
+
+@contextmanager
 def _processes(world_size: int, run: Callable[[int], None]) -> Iterator[list[BaseProcess]]:
     """``run(rank)`` in a process for each rank; whatever happens, none is left in the end."""
     context = multiprocessing.get_context("fork")
@@ -88,7 +100,8 @@ def _processes(world_size: int, run: Callable[[int], None]) -> Iterator[list[Bas
     try:
         for rank in range(world_size):
             process: BaseProcess = context.Process(target=run, args=(rank,))
-            with warnings.catch_warnings():  # of threads in this process, from Python 3.12: see above
+            with warnings.catch_warnings(), _starting(world_size):
+                # Of threads in this process, from Python 3.12: see above.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 process.start()
             processes.append(process)
