@@ -1,6 +1,5 @@
 """What the MPI session of conftest.py promises, shown on sessions of two ranks that go wrong."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -9,16 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from collectives.launching.environment import job_environment
+
 ROOT = Path(__file__).parents[1]
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
-
-# Open MPI's launcher asks for these; MPICH's does not look at them.
-LAUNCH = {
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-    "PYTHONPATH": str(ROOT),
-}
 
 FAILS_ON_RANK_1 = """
 import numpy as np
@@ -77,7 +70,7 @@ def session(tmp_path: Path, code: str) -> subprocess.CompletedProcess[str]:
     command = [str(MPIEXEC), "-n", "2", sys.executable, "-m", "mpi4py", "-m", "pytest"]
     command += ["--with-mpi", "-m", "mpi", "-q", "-p", "no:cacheprovider", str(tmp_path)]
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=60, env=os.environ | LAUNCH, cwd=tmp_path
+        command, capture_output=True, text=True, timeout=60, env=job_environment(), cwd=tmp_path
     )
 
 
@@ -111,7 +104,7 @@ def test_a_file_that_would_be_passed_over_on_real_ranks_is_an_error_on_threads(t
     (tmp_path / "below" / "conftest.py").write_text(HIDDEN_FIXTURE)
     (tmp_path / "below" / "test_it.py").write_text(USES_IT)
     command = [sys.executable, "-m", "pytest", "--co", "-q", "-p", "no:cacheprovider", str(tmp_path)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60, env=os.environ | LAUNCH)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, env=job_environment())
     assert result.returncode == pytest.ExitCode.USAGE_ERROR
     assert "add its fixture to RANK_FIXTURES" in result.stderr
 

@@ -1,7 +1,6 @@
 """The README's outputs are what its commands print."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -10,17 +9,11 @@ from pathlib import Path
 import pytest
 
 from collectives import cli as collectives_cli
+from collectives.launching.environment import job_environment
 from zero_emulator import cli as zero_cli
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-
-LAUNCH = {  # as in test_mpi_session.py
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-    "PYTHONPATH": str(ROOT),
-}
 
 
 def shown(command: str) -> str:
@@ -74,7 +67,7 @@ def test_an_algorithm_of_ones_own_runs_and_is_proved_as_the_readme_shows(
         text=True,
         timeout=60,
         check=True,
-        env=os.environ | LAUNCH,
+        env=job_environment(),
     )
     assert ran.stdout.strip() == shown("python star.py")
     command = "collectives verify star.py:star --collective all_gather --ranks 1-8"
@@ -92,16 +85,12 @@ def test_the_same_algorithm_is_tested_measured_and_trained_on_as_the_readme_show
         Path(name).write_text(sample(name))
     command = "python -m pytest -q test_star.py"
     words = [sys.executable, *command.split()[1:], "-p", "no:cacheprovider"]
-    ran = subprocess.run(
-        words, capture_output=True, text=True, timeout=60, check=True, env=os.environ | LAUNCH
-    )
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True, env=job_environment())
     assert without_time(ran.stdout) == without_time(shown(command))
     command = "collectives bench --collective all_gather --algorithm star.py:star,ring,mpi --ranks 3"
     assert shown(command) == "..."
     words = [sys.executable, "-m", *command.split(), "--sizes", "3K", "--rounds", "1", "--warmup", "0"]
-    ran = subprocess.run(
-        words, capture_output=True, text=True, timeout=60, check=True, env=os.environ | LAUNCH
-    )
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True, env=job_environment())
     assert [line.split()[4] for line in ran.stdout.splitlines()[-3:]] == ["star.py:star", "ring", "mpi"]
     command = "zero-emulator train --algorithm all_gather=star.py:star --ranks 3"
     command += " --transport threads --iterations 20"
@@ -136,7 +125,7 @@ def test_a_program_of_ones_own_counts_on_real_ranks_as_the_readme_shows(tmp_path
     mpiexec = Path(sys.executable).with_name("mpiexec")
     command = [mpiexec, "-n", "2", sys.executable, "-m", "mpi4py", "reduce.py"]
     ran = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=True, cwd=tmp_path, env=os.environ | LAUNCH
+        command, capture_output=True, text=True, timeout=60, check=True, cwd=tmp_path, env=job_environment()
     )
     expected = shown(".venv/bin/mpiexec -n 2 .venv/bin/python -m mpi4py reduce.py")
     lines = re.findall(r"rank .*? checks", ran.stdout)  # two ranks may print into each other's line ends
@@ -170,7 +159,7 @@ def test_collectives_are_measured_beside_mpis_own_as_the_readme_shows(tmp_path) 
     more = ["--rounds", "2", "--warmup", "1", "--json", str(tmp_path / "bench.json")]
     ran = subprocess.run(
         [sys.executable, "-m", *command.split(), *more],
-        capture_output=True, text=True, timeout=100, env=os.environ | LAUNCH,
+        capture_output=True, text=True, timeout=100, env=job_environment(),
     )  # fmt: skip
     assert (ran.returncode, ran.stderr) == (0, "")
 
@@ -191,6 +180,6 @@ def test_a_program_is_accounted_for_as_the_readme_shows(tmp_path) -> None:
     (tmp_path / "train.py").write_text(sample("train.py"))
     ran = subprocess.run(
         [sys.executable, "-m", "collectives", "account", "--ranks", "3", "train.py"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True, env=os.environ | LAUNCH,
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True, env=job_environment(),
     )  # fmt: skip
     assert ran.stdout.strip() == shown("collectives account --ranks 3 train.py")

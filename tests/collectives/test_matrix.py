@@ -16,6 +16,7 @@ import pytest
 from collectives import caller, engine, offsets, verify
 from collectives.algorithms import Algorithm, Cost, direct, doubling, find_algorithm, ring
 from collectives.algorithms.algorithm import POWER_OF_TWO
+from collectives.launching.environment import job_environment
 from collectives.operators import OPERATORS
 from collectives.promises import ALL_GATHER, ALL_REDUCE, COLLECTIVES, REDUCE_SCATTER, SCATTER
 from collectives.schedule import Recv, Schedule, Send
@@ -30,12 +31,6 @@ from collectives.transports.base import Messages, Pending, Transport, TransportE
 from collectives.transports.threads import run_threads
 
 ROOT = Path(__file__).parents[2]
-
-LAUNCH = {  # as in test_readme.py
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-}
 
 RING = find_algorithm("ring", "reduce_scatter")
 
@@ -355,8 +350,7 @@ def project(tmp_path: Path) -> Callable[..., str]:
 
     def project(*command: str) -> str:
         words = [*command, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", "."]
-        path = os.pathsep.join([str(ROOT), "."])
-        environment = os.environ | LAUNCH | {"PYTHONPATH": path}
+        environment = job_environment() | {"PYTHONPATH": os.pathsep.join([str(ROOT), "."])}
         ran = subprocess.run(
             words, capture_output=True, text=True, timeout=100, cwd=tmp_path, env=environment
         )

@@ -6,7 +6,6 @@ rank tries them all, several a few.
 """
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,17 +13,11 @@ from typing import Any
 
 import pytest
 
+from collectives.launching.environment import job_environment
 from collectives.launching.launched import find_mpiexec
 
 HERE = Path(__file__).parent
 SECONDS = 100
-ENVIRONMENT = os.environ | {
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-    "OPENBLAS_NUM_THREADS": "1",
-    "PYTHONPATH": os.pathsep.join([str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")]),
-}
 BLOCKING = ["test_cco_buf", "test_cco_vec", "test_cco_obj"]
 ALL = [*BLOCKING, "test_cco_nb_buf", "test_cco_nb_vec", "test_cco_pr_buf", "test_cco_pr_vec"]
 NUM_COLLECTIVES = 3 * 17 + 10
@@ -50,7 +43,7 @@ def run(
     program = [sys.executable, "-m", "mpi4py", str(HERE / "on_ranks.py"), json.dumps(settings)]
     done = subprocess.run(
         [find_mpiexec(), "-n", str(num_ranks), *program],
-        env=ENVIRONMENT, capture_output=True, text=True, timeout=SECONDS,
+        env=job_environment(), capture_output=True, text=True, timeout=SECONDS,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     reports: Reports = json.loads(report.read_text())

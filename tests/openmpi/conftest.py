@@ -1,6 +1,5 @@
 """A program on real ranks, and what Open MPI's own monitoring saw of it."""
 
-import os
 import re
 import subprocess
 import sys
@@ -11,16 +10,10 @@ from typing import NamedTuple
 
 import pytest
 
+from collectives.launching.environment import job_environment
 from collectives.launching.launched import find_mpiexec
 
 NUM_RANKS = 4
-SETTINGS = {
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-    "OPENBLAS_NUM_THREADS": "1",
-    "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]),
-}
 POINT_TO_POINT = re.compile(r"^E\t(\d+)\t(\d+)\t(\d+) bytes\t(\d+) msgs sent", re.M)
 """Of the program itself; what MPI's own collectives send, such as the gathering of the reports, is I."""
 
@@ -44,7 +37,7 @@ def monitored(tmp_path: Path) -> Callable[..., Seen]:
         ]
         done = subprocess.run(
             [find_mpiexec(), *flags, "-n", str(NUM_RANKS), sys.executable, "-m", *arguments],
-            env=os.environ | SETTINGS, cwd=tmp_path, capture_output=True, text=True, timeout=60,
+            env=job_environment(), cwd=tmp_path, capture_output=True, text=True, timeout=60,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         seen = Seen(Counter(), Counter(), done.stdout)

@@ -1,7 +1,6 @@
 """The `zero-emulator` command on real ranks, its own or those of an mpiexec."""
 
 import json
-import os
 import platform
 import re
 import subprocess
@@ -9,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from collectives.launching.environment import job_environment
 from collectives.launching.launched import find_mpiexec
 from zero_emulator.strategies import STRATEGIES
 
@@ -18,17 +18,9 @@ Result = tuple[int, str, str]
 
 
 def run_for_real(*arguments: str, prefix: tuple[str, ...] = (), cwd: Path = ROOT) -> Result:
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    settings = {
-        "PYTHONPATH": path,
-        "OPENBLAS_NUM_THREADS": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-    }
     done = subprocess.run(
         [*prefix, sys.executable, "-m", "zero_emulator", *arguments],
-        cwd=cwd, env=os.environ | settings, capture_output=True, text=True, timeout=60,
+        cwd=cwd, env=job_environment(), capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
 
