@@ -20,9 +20,9 @@ from typing import Protocol, TypeVar
 from collectives.algorithms import Algorithm
 from collectives.schedule import ScheduleError
 from collectives.testing.cases import make_cases
+from collectives.testing.check_error import CheckError
 from collectives.testing.expected import make_parts
-from collectives.testing.flight import CheckError
-from collectives.testing.on_rank import Call, check_refused, make_calls, root_of
+from collectives.testing.on_rank import CaseOnRanks, check_refused, make_calls, root_of
 from collectives.transports.base import Transport
 from collectives.verify import Proof, roots, verify
 
@@ -49,7 +49,7 @@ def check_run(algorithm: Algorithm, world_size: int, run_ranks: RunRanks) -> Non
         return
     cases = make_cases(world_size, algorithm.parts)
     proofs = _prove(algorithm, world_size, {root_of(algorithm, case) for case in cases})
-    calls = tuple(Call(case, make_parts(algorithm.collective.name, case)) for case in cases)
+    calls = tuple(CaseOnRanks(case, make_parts(algorithm.collective.name, case)) for case in cases)
     ended = run_ranks(world_size, partial(make_calls, algorithm, proofs, calls))
     if algorithm.collective.name == "all_reduce" and len({one.last for one in ended}) > 1:
         raise CheckError("alike", f"{algorithm} on {world_size} ranks: a sum is rounded in different ways")

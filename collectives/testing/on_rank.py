@@ -10,8 +10,9 @@ from collectives.communicator import Communicator
 from collectives.ledger import Ledger
 from collectives.schedule import Block
 from collectives.testing.cases import Case, make_cases
+from collectives.testing.check_error import CheckError
 from collectives.testing.expected import Part, make_parts
-from collectives.testing.flight import CheckError, Flight
+from collectives.testing.guarded_call import GuardedCall
 from collectives.testing.guards import Guards
 from collectives.transports.base import Transport
 from collectives.transports.checking import BufferHazardError, CheckingTransport
@@ -26,7 +27,7 @@ LATE = 0.002
 """Seconds that one rank after the other is late at a barrier: whoever leaves too early is seen to."""
 
 
-class Call(NamedTuple):
+class CaseOnRanks(NamedTuple):
     """A case, and what every rank gives and gets in it."""
 
     case: Case
@@ -44,7 +45,9 @@ class Ended(NamedTuple):
     times: tuple[tuple[float, float], ...]
 
 
-def make_calls(algorithm: Algorithm, proofs: Proofs, calls: Sequence[Call], transport: Transport) -> Ended:
+def make_calls(
+    algorithm: Algorithm, proofs: Proofs, calls: Sequence[CaseOnRanks], transport: Transport
+) -> Ended:
     """All calls of a run. Raises CheckError, whatever has happened."""
     try:
         return _RankOfRun(algorithm, transport).make(calls, proofs)
@@ -62,7 +65,7 @@ def check_refused(algorithm: Algorithm, transport: Transport) -> None:
     part = make_parts(algorithm.collective.name, case)[transport.rank]
     comm = Communicator(transport, time_limit=TIME_LIMIT, check=False)
     try:
-        Flight(comm, algorithm, case, part, Guards()).finish()
+        GuardedCall(comm, algorithm, case, part, Guards()).finish()
     except ValueError as error:
         if "needs a world size" in str(error):
             return
@@ -77,41 +80,41 @@ class _RankOfRun:
         self.comm = Communicator(watched, time_limit=TIME_LIMIT, check=False, allocate=self.guards.bytes)
         self.where = f"{algorithm} on rank {transport.rank} of {transport.world_size}"
 
-    def make(self, calls: Sequence[Call], proofs: Proofs) -> Ended:
-        ended: dict[Case, Flight] = {}
+    def make(self, calls: Sequence[CaseOnRanks], proofs: Proofs) -> Ended:
+        ended: dict[Case, GuardedCall] = {}
         last = b""
         for number, pair in enumerate(zip(calls[::2], calls[1::2], strict=True)):
             if self.algorithm.collective.empty and self.comm.rank == number % self.comm.world_size:
                 time.sleep(LATE)
-            flights = [flight for call in pair if (flight := self._start(call)) is not None]
+            started = [guarded for call in pair if (guarded := self._start(call)) is not None]
             # Neighbours wait for the two in different orders.
-            for flight in flights if self.comm.rank % 2 else reversed(flights):
-                result = flight.finish()
-                last = result if flight.case is calls[-1].case else last
-                ended[flight.case] = flight
+            for guarded in started if self.comm.rank % 2 else reversed(started):
+                result = guarded.finish()
+                last = result if guarded.case is calls[-1].case else last
+                ended[guarded.case] = guarded
         if broken := self.guards.num_broken():
             raise CheckError("margins", f"{self.where}: {broken} bytes beside its buffers were overwritten")
         self._check_bytes(proofs, ended)
         times = [(ended[case].entered, ended[case].left) for case, _ in calls if case in ended]
         return Ended(last, tuple(times))
 
-    def _start(self, call: Call) -> Flight | None:
+    def _start(self, call: CaseOnRanks) -> GuardedCall | None:
         """The call in flight; None if it was refused, as it had to be."""
         case, part = call.case, call.parts[self.comm.rank]
         must_refuse = self.algorithm.collective.reduces and (
             self.algorithm.commutative_only and not case.operator.commutative
         )
         try:
-            flight = Flight(self.comm, self.algorithm, case, part, self.guards)
+            guarded = GuardedCall(self.comm, self.algorithm, case, part, self.guards)
         except ValueError as error:
             if must_refuse and "does not commute" in str(error):
                 return None
             raise
         if must_refuse:
             raise CheckError("order", f"{self.where} reorders operands, and takes some that do not commute")
-        return flight
+        return guarded
 
-    def _check_bytes(self, proofs: Proofs, ended: Mapping[Case, Flight]) -> None:
+    def _check_bytes(self, proofs: Proofs, ended: Mapping[Case, GuardedCall]) -> None:
         """Every call has sent and received the blocks of the proof, to the byte."""
         sent: Counter[int] = Counter()
         received: Counter[int] = Counter()
@@ -119,8 +122,8 @@ class _RankOfRun:
             number = entry.origin.call.number
             sent[number] += sum(num_bytes for _, num_bytes in entry.sends)
             received[number] += sum(num_bytes for _, num_bytes in entry.recvs)
-        for case, flight in ended.items():
-            proof, number = proofs[root_of(self.algorithm, case)], flight.work.call.number
+        for case, guarded in ended.items():
+            proof, number = proofs[root_of(self.algorithm, case)], guarded.work.call.number
             counted = sent[number], received[number]
             proved = proof.sent[self.comm.rank], proof.received[self.comm.rank]
             expected = tuple(self._bytes(blocks, case) for blocks in proved)

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import TypeVar
 
+from collectives.testing.check_error import CheckError
 from collectives.testing.checks import RunRanks
-from collectives.testing.flight import CheckError
 from collectives.transports.base import Transport
 from collectives.transports.processes import run_processes
 from collectives.transports.threads import run_threads

@@ -22,9 +22,9 @@ from collectives.promises import ALL_GATHER, ALL_REDUCE, COLLECTIVES, REDUCE_SCA
 from collectives.schedule import Recv, Schedule, Send
 from collectives.testing import matrix
 from collectives.testing.cases import DTYPES, MATRICES, UNORDERED, make_cases
+from collectives.testing.check_error import CheckError
 from collectives.testing.checks import check_proof, check_run
 from collectives.testing.expected import DEFINITIONS
-from collectives.testing.flight import CheckError
 from collectives.testing.guards import CANARY
 from collectives.testing.ranks import RUN_RANKS
 from collectives.transports.base import Messages, Pending, Transport, TransportError, WrappedTransport

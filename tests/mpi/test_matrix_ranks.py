@@ -3,7 +3,7 @@
 import pytest
 from mpi4py import MPI
 
-from collectives.testing.flight import CheckError
+from collectives.testing.check_error import CheckError
 from collectives.testing.ranks import run_mpi
 from collectives.transports.base import Transport
 

@@ -9,6 +9,7 @@ import numpy as np
 from collectives.algorithms import Algorithm
 from collectives.communicator import IN_PLACE, Communicator
 from collectives.testing.cases import Array, Case
+from collectives.testing.check_error import CheckError
 from collectives.testing.expected import DEFINITIONS, Part
 from collectives.testing.guards import Guards
 from collectives.work import Work
@@ -17,15 +18,8 @@ UNTOUCHED = 99
 """What an output holds before the call."""
 
 
-class CheckError(AssertionError):
-    """A check has failed: its name, and what is wrong."""
-
-    def __str__(self) -> str:
-        return ": ".join(map(str, self.args))
-
-
-class Flight:
-    """A call in flight."""
+class GuardedCall:
+    """A call in flight, in memory with margins that nobody may write to."""
 
     def __init__(
         self, comm: Communicator, algorithm: Algorithm, case: Case, part: Part, guards: Guards
