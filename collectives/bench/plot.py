@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from collectives.bench.figures import Figures
-from collectives.bench.subjects import IN_PLACE, OUT_OF_PLACE
+from collectives.bench.subjects import APART, TOGETHER
 
 SUFFIXES = (".svg", ".png")
 
@@ -33,7 +33,7 @@ def plot(figures: Sequence[Figures], copies_a_second: float, suffix: str) -> byt
     panels = picture.subplots(1, len(collectives), squeeze=False, sharey=True)[0]
     for panel, collective in zip(panels, collectives, strict=True):
         for name, colour in colours.items():
-            for placement, style in ((OUT_OF_PLACE, "-"), (IN_PLACE, ":")):
+            for placement, style in ((APART, "-"), (TOGETHER, ":")):
                 wanted = collective, placement, name
                 line = [one for one in figures if (one.collective, one.placement, one.algorithm) == wanted]
                 sizes, speeds = [one.num_bytes for one in line], [one.bus_bandwidth / 1e9 for one in line]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from collectives.bench.figures import Figures
-from collectives.bench.subjects import IN_PLACE, OUT_OF_PLACE
+from collectives.bench.subjects import APART, TOGETHER
 from collectives.choice import AUTO
 
 WHAT = (("size", "(B)", 10), ("count", "(elements)", 10), ("type", "", 8), ("redop", "", 5))
@@ -26,7 +26,7 @@ class Report:
     def head(self) -> str:
         """Three lines: where, what, and in which unit."""
         widths = [sum(width for _, _, width in group) + 2 * (len(group) - 1) for group in self._groups]
-        where = ("", OUT_OF_PLACE, IN_PLACE, "")
+        where = ("", APART, TOGETHER, "")
         placed = GAP.join(name.center(width) for name, width in zip(where, widths, strict=True))
         names = [[name for name, _, _ in group] for group in self._groups]
         units = [[unit for _, unit, _ in group] for group in self._groups]
@@ -39,7 +39,7 @@ class Report:
         name = f"{AUTO}: {one.ran}" if one.algorithm == AUTO else one.algorithm
         what = [str(one.num_bytes), str(one.count), one.dtype, one.operator or "none", name]
         blank = ["-"] * len(TIMES)
-        out, inside = (by_placement.get(placement, blank) for placement in (OUT_OF_PLACE, IN_PLACE))
+        out, inside = (by_placement.get(placement, blank) for placement in (APART, TOGETHER))
         return self._row([what, out, inside, ["-" if one.sent is None else str(one.sent)]])
 
     def _row(self, cells: Sequence[Sequence[str]]) -> str:

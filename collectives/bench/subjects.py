@@ -60,11 +60,12 @@ def _twice(p: int) -> float:
     return 2 * (p - 1) / p
 
 
-OUT_OF_PLACE, IN_PLACE = "out-of-place", "in-place"
+APART, TOGETHER = "out-of-place", "in-place"
+"""How input and output are placed, in the words of nccl-tests."""
 
 
 def _both(out_of_place: MakeTrial, in_place: MakeTrial) -> dict[str, MakeTrial]:
-    return {OUT_OF_PLACE: out_of_place, IN_PLACE: in_place}
+    return {APART: out_of_place, TOGETHER: in_place}
 
 
 def _by_blocks(name: str, out_of_place: MakeTrial, in_place: MakeTrial) -> Subject:
@@ -75,14 +76,14 @@ _TABLE = (
     _by_blocks("all_gather", blocks.all_gather, blocks.all_gather_in_place),
     _by_blocks("reduce_scatter", blocks.reduce_scatter, blocks.reduce_scatter_in_place),
     Subject("all_reduce", _twice, _both(wholes.all_reduce, wholes.all_reduce_in_place)),
-    Subject("broadcast", _one, {IN_PLACE: wholes.broadcast}),
+    Subject("broadcast", _one, {TOGETHER: wholes.broadcast}),
     Subject("reduce", _one, _both(wholes.reduce, wholes.reduce_in_place)),
     _by_blocks("gather", blocks.gather, blocks.gather_in_place),
     _by_blocks("scatter", blocks.scatter, blocks.scatter_in_place),
     _by_blocks("all_to_all", blocks.all_to_all, blocks.all_to_all_in_place),
     Subject("scan", _one, _both(wholes.scan, wholes.scan_in_place)),
     Subject("exscan", _one, _both(wholes.exscan, wholes.exscan_in_place)),
-    Subject("barrier", _one, {OUT_OF_PLACE: wholes.barrier}, empty=True),
+    Subject("barrier", _one, {APART: wholes.barrier}, empty=True),
 )
 
 SUBJECTS = {subject.collective: subject for subject in _TABLE}

@@ -5,7 +5,7 @@ from itertools import groupby
 from operator import attrgetter
 
 from collectives.bench.figures import Figures
-from collectives.bench.subjects import OUT_OF_PLACE
+from collectives.bench.subjects import APART
 from collectives.choice import Choice
 
 
@@ -14,7 +14,7 @@ def best_choices(figures: Sequence[Figures], world_size: int) -> list[Choice]:
 
     Between two sizes with different winners that of the smaller is taken, up to the larger.
     """
-    ours = [one for one in figures if one.algorithm != "mpi" and one.placement == OUT_OF_PLACE]
+    ours = [one for one in figures if one.algorithm != "mpi" and one.placement == APART]
     choices = []
     for collective, lines in groupby(ours, attrgetter("collective")):
         winners = [

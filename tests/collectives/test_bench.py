@@ -21,7 +21,7 @@ from collectives.bench.measure import Samples, measure, meeting
 from collectives.bench.plot import plot
 from collectives.bench.report import Report
 from collectives.bench.sizes import parse_sizes
-from collectives.bench.subjects import IN_PLACE, OUT_OF_PLACE, SUBJECTS
+from collectives.bench.subjects import APART, SUBJECTS, TOGETHER
 from collectives.bench.trials import Trial
 from collectives.bench.tune import best_choices
 from collectives.bench.values import Values
@@ -54,7 +54,7 @@ def test_a_right_result_has_nothing_wrong_and_none_has_all(
                 one.run()
                 assert trial.count_wrong() == 0
             trial.reset()
-            if placement == OUT_OF_PLACE:  # in place, what is given may be part of what is due
+            if placement == APART:  # in place, what is given may be part of what is due
                 assert trial.count_wrong() == sum(place.size for place, _ in trial.due)
 
     run_ranks(body)
@@ -132,7 +132,7 @@ def test_what_an_algorithm_gets_wrong_is_counted_in_every_round(
 
 def test_a_call_that_does_nothing_is_wrong_everywhere() -> None:
     def body(comm: Communicator) -> list[Samples]:
-        trial = make_trial(comm, "all_gather", OUT_OF_PLACE, "float32", "sum")
+        trial = make_trial(comm, "all_gather", APART, "float32", "sum")
         lazy = Contender("lazy", "lazy", lambda: None, trial, sent=10 + comm.rank)
         return measure([lazy], comm.transport, meeting(comm), rounds=2, warmup=0)
 
@@ -170,7 +170,7 @@ def test_who_runs_first_alternates() -> None:
 
 def test_the_bytes_of_the_busiest_rank_are_counted() -> None:
     def body(comm: Communicator) -> int | None:
-        trial = make_trial(comm, "all_reduce", OUT_OF_PLACE, "float32", "sum")
+        trial = make_trial(comm, "all_reduce", APART, "float32", "sum")
         return our_contender(comm, "all_reduce", trial, "sum", "ring", "ring").sent
 
     assert on_two_ranks(body) == [1200, 1200]  # two halves of 300 floats
@@ -213,7 +213,7 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 
 def figures(algorithm: str, num_bytes: int, seconds: float, **others: Any) -> Figures:
     given = {
-        "collective": "all_gather", "placement": OUT_OF_PLACE, "num_bytes": num_bytes,
+        "collective": "all_gather", "placement": APART, "num_bytes": num_bytes,
         "count": num_bytes // 8, "dtype": "float32", "operator": None, "algorithm": algorithm,
         "ran": algorithm, "seconds": seconds, "seconds_p99": 2 * seconds, "algorithm_bandwidth": 1e9,
         "bus_bandwidth": 5e8, "of_copy_limit": 0.25, "over_mpi": None, "wrong": 0, "sent": 7,
@@ -225,7 +225,7 @@ MEASURED = [
     figures("bruck", 1024, 1.0),
     figures("ring", 1024, 2.0),
     figures("mpi", 1024, 0.5),
-    figures("ring", 1024, 0.1, placement=IN_PLACE),
+    figures("ring", 1024, 0.1, placement=TOGETHER),
     figures("bruck", 4096, 2.0),
     figures("auto", 4096, 1.9, ran="bruck"),
     figures("ring", 4096, 2.1),
@@ -254,8 +254,8 @@ def test_every_line_of_the_report_stands_under_its_head() -> None:
     report = Report(["ring", "star.py:star", "auto: bruck"])
     _, head, units = report.head().splitlines()
     lines = [
-        report.line([figures("ring", 4096, 1e-5), figures("ring", 4096, 1e-5, placement=IN_PLACE)]),
-        report.line([figures("mpi", 1 << 30, 1.5, over_mpi=1.0, sent=None, placement=IN_PLACE)]),
+        report.line([figures("ring", 4096, 1e-5), figures("ring", 4096, 1e-5, placement=TOGETHER)]),
+        report.line([figures("mpi", 1 << 30, 1.5, over_mpi=1.0, sent=None, placement=TOGETHER)]),
         report.line([figures("auto", 4096, 1e-5, ran="bruck")]),
         report.line([figures("star.py:star", 4096, 1e-5, ran="star")]),
     ]
@@ -307,7 +307,7 @@ def test_ranks_of_any_transport_measure_alike() -> None:
 
     def body(transport: Transport) -> list[Samples]:
         comm = Communicator(transport, check=False)
-        trial = make_trial(comm, "all_gather", IN_PLACE, "int32", "sum")
+        trial = make_trial(comm, "all_gather", TOGETHER, "int32", "sum")
         ring = our_contender(comm, "all_gather", trial, "sum", "ring", "ring")
         return measure([ring], transport, meeting(comm), rounds=2, warmup=0)
 
