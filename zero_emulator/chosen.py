@@ -33,7 +33,7 @@ class Chosen:
     def flow(self, collective: str, sizes: Sizes, rank: int) -> Flow:
         """Elements that a rank sends and receives in a call."""
         if self.is_ring(collective):
-            return theory.RING[collective](sizes, rank)
+            return theory.ring_flow(collective, sizes, rank)
         return _proved_flow(self.algorithms[collective], sizes, rank)
 
     def scratch(self, collective: str, sizes: Sizes, rank: int, *, in_place: bool) -> int:

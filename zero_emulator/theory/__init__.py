@@ -16,7 +16,6 @@ from zero_emulator.theory.peak import highest_peak
 from zero_emulator.theory.rings import (
     NOTHING,
     PASSES,
-    RING,
     Flow,
     Scratch,
     Sizes,
@@ -42,7 +41,6 @@ __all__ = [
     "DIGEST_BYTES",
     "NOTHING",
     "PASSES",
-    "RING",
     "UPDATES",
     "VERSION_BYTES",
     "Claimed",
