@@ -19,7 +19,6 @@ from collectives.transports.base import Transport
 
 Array = npt.NDArray[Any]
 
-
 TAUGHT = 2
 """What NumPy calls dtypes that others have registered."""
 

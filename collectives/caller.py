@@ -34,8 +34,8 @@ from collectives.work import CollectiveTimeoutError, Work
 MAX_CHUNKS = 1024
 """Of a block, and so lanes of a call: chunks grow beyond ``chunk_bytes`` rather than use up MPI's tags."""
 
-
 NOTHING: Array = np.empty(0, np.uint8)
+"""The arrays of a call that has none, a barrier's."""
 
 
 def new_bytes(number: int) -> Array:
