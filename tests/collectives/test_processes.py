@@ -270,6 +270,35 @@ def test_ranks_that_were_forked_end_when_the_next_cannot_be(monkeypatch: Any) ->
     assert len(started) == 2
 
 
+PRINTS = """
+import os, signal
+from collectives.transports.process_world import run_processes
+
+def body(transport):
+    for number in range(2000):
+        print(f"rank {transport.rank} line {number}")
+    print("unfinished", end="")
+    if ENDING == "raise":
+        raise ValueError("after its last line")
+    if ENDING == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+run_processes(2, body)
+"""
+
+
+@pytest.mark.parametrize("ending", ["return", "raise", "kill"])
+def test_what_ranks_print_comes_in_whole_lines_however_they_end(ending: str) -> None:
+    words = [sys.executable, "-c", PRINTS.replace("ENDING", repr(ending))]
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    out = subprocess.run(words, capture_output=True, text=True, timeout=60, env=buffered).stdout
+    lines = out.replace("unfinished", "").splitlines()
+    assert set(lines) <= {f"rank {rank} line {number}" for rank in range(2) for number in range(2000)}
+    first_to_end = max(range(2), key=lambda rank: sum(line.startswith(f"rank {rank}") for line in lines))
+    assert sum(line.startswith(f"rank {first_to_end}") for line in lines) == 2000
+    assert ("unfinished" in out) == (ending != "kill")
+
+
 KILLED = """
 import os, time
 from collectives.transports.processes import run_processes

@@ -1,6 +1,7 @@
 """A rank in its own process, from the fork to its last word: what its body returned or raised."""
 
 import gc
+import io
 import os
 import pickle
 import signal
@@ -35,15 +36,21 @@ def become_rank(parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent as well, which ends us
     die_with(parent)
     let_siblings_read()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # Lines of several ranks stay whole, and outlive a rank that is killed.
+            stream.reconfigure(line_buffering=True)
     gc.freeze()  # what the parent has left is the parent's to tidy up, and not to be touched and copied
 
 
 def run_and_report(body: Callable[[], object], file: IO[bytes]) -> NoReturn:
     """Run ``body``, write down what came of it, and end this process."""
     try:
-        result = body()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        try:
+            result = body()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
         told = pickle.dumps(Report(result, None, ""))
     except BaseException as error:
         told = _pickled(error)
