@@ -18,7 +18,7 @@ def matrix(
     collective: str | None = None,
     in_order: bool = False,
     world_sizes: Iterable[int] = range(1, 10),
-    proved: Sequence[int] = range(1, 17),
+    proved: Iterable[int] = range(1, 17),
     transports: Sequence[str] = ("threads",),
 ) -> Callable[..., None]:
     """A test function: each algorithm proved for ``proved`` world sizes, and run on each of ``world_sizes``.
@@ -31,10 +31,11 @@ def matrix(
     """
     import pytest  # here alone: the checks run without it
 
+    sizes, sizes_proved = tuple(world_sizes), tuple(proved)
     cells = [
         cell
         for named in algorithms
-        for cell in _cells(_find(named, collective, in_order), tuple(world_sizes), proved, transports)
+        for cell in _cells(_find(named, collective, in_order), sizes, sizes_proved, transports)
     ]
     if not cells:
         raise ValueError("nothing to test: name an algorithm")
@@ -63,6 +64,8 @@ def _cells(
     for transport in transports:
         if transport not in RUN_RANKS:
             raise ValueError(f"no transport {transport!r}: there are {', '.join(RUN_RANKS)}")
+    if not proved:
+        raise ValueError("no world size to prove it for: name some, such as proved=range(1, 17)")
     if not any(map(algorithm.limit.allows, proved)):
         raise ValueError(
             f"{algorithm} is for no world size of {_words(proved)}: prove one that is {algorithm.limit.words}"
@@ -93,4 +96,7 @@ def _find(named: Named, collective: str | None, in_order: bool) -> Algorithm:
         raise ValueError(f"what is {named} to do? Say collective=, one of {', '.join(COLLECTIVES)}")
     if isinstance(named, str):
         return find_algorithm(named, told)
-    return Algorithm(named.__name__, COLLECTIVES[told], named, commutative_only=not in_order)
+    if not callable(named):
+        raise ValueError(f"{named!r} is no algorithm: give a function of (rank, world_size), or an Algorithm")
+    name = getattr(named, "__name__", type(named).__name__)
+    return Algorithm(name, COLLECTIVES[told], named, commutative_only=not in_order)

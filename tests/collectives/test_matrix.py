@@ -315,6 +315,8 @@ NOTHING_TO_TEST: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
         {"proved": (3, 5)},
         "folding all_gather is for no world size of 3to5: prove one that",
     ),
+    "no world size": ((RING,), {"proved": ()}, "no world size to prove it for: name some"),
+    "no function": ((7,), {"collective": "scan"}, "7 is no algorithm: give a function of"),
     "nothing": ((), {}, "nothing to test: name an algorithm"),
 }
 
