@@ -37,6 +37,8 @@ def choices_text(choices: Sequence[Choice]) -> str:
 
 def read_choices(path: str) -> tuple[Choice, ...]:
     """The lines of such a file; ValueError says in one line what is wrong with it."""
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe would wait for its writer
+        raise ValueError(f"{VARIABLE}={path} is no file: name another, or unset it")
     try:
         document = json.loads(Path(path).read_bytes())
     except OSError as error:

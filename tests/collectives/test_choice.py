@@ -1,6 +1,7 @@
 """What "auto" chooses: within limits, in order where it must be, and from the caller's table first."""
 
 import json
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -159,6 +160,13 @@ def test_a_file_that_is_no_table_is_refused_in_one_line(table_file: Path, text: 
 
 def test_a_file_that_is_not_there_is_refused_in_one_line(table_file: Path) -> None:
     with pytest.raises(ValueError, match=f"{VARIABLE}={table_file} cannot be read .No such file"):
+        choices_in_use()
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_is_refused_and_never_waited_for(table_file: Path, make: Any) -> None:
+    make(table_file)
+    with pytest.raises(ValueError, match=f"{VARIABLE}={table_file} is no file: name another, or unset it"):
         choices_in_use()
 
 
