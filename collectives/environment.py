@@ -1,5 +1,6 @@
 """What a measurement or a run was made with."""
 
+import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -19,3 +20,8 @@ def describe_environment(transport: str) -> dict[str, Any]:
 
         found["mpi_library"] = MPI.Get_library_version().splitlines()[0].strip("\0").strip()
     return found
+
+
+def machine_bytes() -> int:
+    """Physical memory, without swap."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,7 +1,6 @@
 """Whether a run can fit into this machine's memory, asked before any rank starts."""
 
-import os
-
+from collectives.environment import machine_bytes
 from collectives.table import counted
 from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
@@ -42,8 +41,3 @@ def least_bytes(config: RunConfig, dataset: Dataset, world_size: int) -> dict[st
         f"--data {dataset.name}": persistent + number * dataset.train_x.size,
         f"--iterations {config.iterations}": REPORTED_BYTES * (world_size - 1) * config.iterations,
     }
-
-
-def machine_bytes() -> int:
-    """Physical memory, without swap."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -10,6 +10,7 @@ from collectives.bench.subjects import SUBJECTS
 from collectives.bench.values import find_dtype
 from collectives.choice import AUTO
 from collectives.choices_file import choices_in_use
+from collectives.environment import machine_bytes
 
 MPI, ALL = "mpi", "all"
 """MPI's own; every one of the table whose limit allows it."""
@@ -45,6 +46,12 @@ class Settings:
             )
         if AUTO in self.algorithms:
             choices_in_use()  # a file that is wrong is told now
+        needed, has = 2 * max(self.sizes), machine_bytes()  # the largest array, and what is due in it
+        if needed > has:
+            raise ValueError(
+                f"--sizes up to {max(self.sizes)} bytes: a rank needs {-(-needed // 10**9)} GB of memory or "
+                f"more, this machine has {has // 10**9} GB: take less"
+            )
         for collective in self.collectives:
             if collective not in SUBJECTS:
                 raise ValueError(f"no collective {collective!r} to measure: there are {', '.join(SUBJECTS)}")

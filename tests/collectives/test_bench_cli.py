@@ -138,6 +138,7 @@ def test_all_means_every_algorithm_whose_limit_allows_the_ranks(command) -> None
         (("--algorithm", "mpi"), "algorithm mpi over threads: leave it out, or take --transport mpi"),
         (("--algorithm", "mine.py:swap"), "which collective is mine.py:swap for? Say one --collective"),
         (("--sizes", "4X"), "'4X' are no sizes: write 4K-32M"),
+        (("--sizes", "4K-1024G"), "bytes: a rank needs 2200 GB of memory or more, this machine has "),
         (("--sizes", "4"), "all_gather of 4 bytes on 2 ranks: give 8 or more"),
         (("--plot", "b.pdf"), "--plot b.pdf: a picture is .svg or .png"),
         (("--json", "b", "--csv", "b"), "--json and --csv are both b: name two files"),

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from collectives.environment import machine_bytes
 from collectives.transports.threads import run_threads
 from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
-from zero_emulator.machine_memory import REPORTED_BYTES, check_memory, least_bytes, machine_bytes
+from zero_emulator.machine_memory import REPORTED_BYTES, check_memory, least_bytes
 from zero_emulator.run import run
 from zero_emulator.strategies import STRATEGIES
 
