@@ -1,4 +1,4 @@
-"""The event log: a line of JSON for each message of a run. docs/run_record.md has its fields."""
+"""The event log: a line of JSON for each message of a run. zero_emulator/run_record.md has its fields."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The run record: what a run leaves for others to read. docs/run_record.md has its fields."""
+"""The run record: what a run leaves for others to read. zero_emulator/run_record.md has its fields."""
 
 from collections import Counter
 from collections.abc import Mapping

@@ -71,7 +71,7 @@ def test_the_cost_in_words_is_the_one_that_is_declared_and_proved(algorithm: Alg
 
 
 def test_the_documented_table_is_the_one_of_the_algorithms() -> None:
-    table = Path(__file__).parents[2].joinpath("docs", "algorithms.md").read_text()
+    table = Path(__file__).parents[2].joinpath("collectives", "algorithms", "README.md").read_text()
     rows = re.findall(r"^\| (\w+) \| (`.*) \| (.*) \| (.*) \| (.*) \| (.*)\|$", table, re.MULTILINE)
     described = []
     for collective, names, steps, blocks_sent, ranks, in_order in rows:
