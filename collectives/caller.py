@@ -38,11 +38,6 @@ NOTHING: Array = np.empty(0, np.uint8)
 """The arrays of a call that has none, a barrier's."""
 
 
-def new_bytes(number: int) -> Array:
-    """So many bytes, flat, whose contents are anything."""
-    return np.empty(number, np.uint8)
-
-
 class Request(NamedTuple):
     """What the caller has asked for, not yet looked at."""
 
@@ -64,13 +59,13 @@ class Caller:
         time_limit: float,
         check: bool,
         chunk_bytes: int | None,
-        allocate: Callable[[int], Array],
+        allocate: Callable[[int], Array] | None,
     ) -> None:
         check_settings(transport, time_limit, chunk_bytes)
         self.transport = transport
         self.rank, self.world_size = transport.rank, transport.world_size
         self.time_limit, self.check, self.chunk_bytes = time_limit, check, chunk_bytes
-        self.allocate = allocate
+        self.allocate = transport.empty if allocate is None else allocate
         self.label = Label()
         self._path: tuple[int, ...] = ()  # the splits that led here: tells its calls from others'
         self._bindings = Bindings()

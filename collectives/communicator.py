@@ -6,7 +6,7 @@ from typing import Any
 
 from collectives.algorithms import Algorithm
 from collectives.arguments import IN_PLACE, Array, InPlace
-from collectives.caller import NOTHING, Caller, Request, new_bytes
+from collectives.caller import NOTHING, Caller, Request
 from collectives.ledger import Label
 from collectives.meetings import exchange, split
 from collectives.operators import Operator
@@ -72,7 +72,7 @@ class Communicator(Caller):
         time_limit: float = TIME_LIMIT,
         check: bool = True,
         chunk_bytes: int | None = None,
-        allocate: Callable[[int], Array] = new_bytes,
+        allocate: Callable[[int], Array] | None = None,
     ) -> None:
         super().__init__(transport, time_limit, check, chunk_bytes, allocate)
         self._num_splits = 0

@@ -45,6 +45,7 @@ class Bench:
     def _at(self, subject: Subject, placement: str, count: int) -> list[Figures]:
         """All contenders at one size in one placement."""
         trial = subject.placements[placement](self.values, self.transport.rank, count)
+        trial = trial.moved(self.transport.empty)
         contenders = self._contenders(subject.collective, trial)
         samples = measure(
             contenders, self.transport, self.meet, rounds=self.settings.rounds, warmup=self.settings.warmup

@@ -1,10 +1,12 @@
 """The arrays of one measured call on one rank: what it is given, and what it must leave."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from collectives.arguments import IN_PLACE, Array, InPlace
+from collectives.transports.base import address_of
 
 Places = tuple[tuple[Array, Array], ...]
 """Memory, and the numbers that belong there."""
@@ -20,6 +22,28 @@ class Trial:
     output: Array | None
     given: Places
     due: Places
+
+    def moved(self, empty: Callable[[int], Array]) -> "Trial":
+        """The same in memory from ``empty``, so many bytes flat: where the wire moves it best."""
+
+        def copied(array: Array) -> Array:
+            copy = empty(array.nbytes).view(array.dtype)
+            np.copyto(copy, array)
+            return copy
+
+        def placed(places: Places) -> Places:
+            if self.output is None or output is None:
+                return ()
+            first = address_of(self.output)
+            starts = [(address_of(place) - first) // place.itemsize for place, _ in places]
+            return tuple(
+                (output[start : start + place.size], values)
+                for start, (place, values) in zip(starts, places, strict=True)
+            )
+
+        output = None if self.output is None else copied(self.output)
+        input = copied(self.input) if isinstance(self.input, np.ndarray) else self.input
+        return Trial(input, output, placed(self.given), placed(self.due))
 
     def reset(self) -> None:
         """Make every result wrong, and put back what the call before has overwritten."""

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from collectives.ledger import Origin
@@ -26,6 +27,11 @@ TIME_LIMIT = 60.0
 EAGER_SECONDS = 5e-6
 YIELD_SECONDS = 0.002
 SLEEP_SECONDS = 0.0005
+
+
+def address_of(data: Array) -> int:
+    """Where its first byte lies."""
+    return int(data.__array_interface__["data"][0])
 
 
 class TransportError(RuntimeError):
@@ -49,6 +55,13 @@ class Transport(ABC):
     @abstractmethod
     def post(self, sends: Messages, recvs: Messages, tag: int, origin: Origin) -> Pending:
         """Start these messages together. ``origin`` is for those who count and for error messages."""
+
+    def empty(self, num_bytes: int) -> Array:
+        """So many bytes of any contents, where this wire moves them best: what MPI calls Alloc_mem.
+
+        Any other memory will do as well.
+        """
+        return np.empty(num_bytes, np.uint8)
 
     @abstractmethod
     def landed(self, pending: Pending) -> bool:
@@ -132,6 +145,9 @@ class WrappedTransport(Transport):
 
     def missing(self, pending: Pending) -> tuple[list[int], list[int]]:
         return self._inner.missing(pending)
+
+    def empty(self, num_bytes: int) -> Array:
+        return self._inner.empty(num_bytes)
 
     def split(self, color: int | None, key: int, limit: float | None = TIME_LIMIT) -> Transport | None:
         inner = self._inner.split(color, key, limit)

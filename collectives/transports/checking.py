@@ -9,7 +9,7 @@ import zlib
 from typing import NamedTuple
 
 from collectives.ledger import Origin
-from collectives.transports.base import Array, Messages, Pending, Transport, WrappedTransport
+from collectives.transports.base import Array, Messages, Pending, Transport, WrappedTransport, address_of
 
 
 class BufferHazardError(AssertionError):
@@ -61,7 +61,7 @@ class CheckingTransport(WrappedTransport):
         return _Checked(self._inner.post(sends, recvs, tag, origin), ranges, fingerprints)
 
     def _range(self, data: Array, writes: bool, what: _Message) -> _Range:
-        start = data.__array_interface__["data"][0]
+        start = address_of(data)
         new = _Range(start, start + data.nbytes, writes, what)
         for old in self.in_use:
             if new.start < old.stop and old.start < new.stop and (new.writes or old.writes):

@@ -3,7 +3,7 @@
 from typing import get_args
 
 from collectives.ledger import Kind, Origin
-from collectives.transports.base import Messages, Pending, Transport, WrappedTransport
+from collectives.transports.base import Messages, Pending, Transport, WrappedTransport, address_of
 
 _SILENCED = object()
 """What stands for messages that were never posted."""
@@ -26,7 +26,7 @@ class MuteTransport(WrappedTransport):
         if origin.call.label.kind not in self.kinds:
             return super().post(sends, recvs, tag, origin)
         for _, data in recvs:
-            address = data.__array_interface__["data"][0]
+            address = address_of(data)
             if address not in self._seen:
                 self._seen.add(address)
                 data.fill(0)

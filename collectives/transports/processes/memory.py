@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Any
 
-from collectives.transports.base import Array
+from collectives.transports.base import Array, address_of
 
 _REFUSED = (errno.EPERM, errno.EACCES, errno.ENOSYS)
 """By a sandbox or a security module; or the kernel has no such call."""
@@ -50,10 +50,6 @@ def let_siblings_read() -> None:
     if sys.platform == "linux":
         pr_set_ptracer = 0x59616D61
         _libc().prctl(pr_set_ptracer, ctypes.c_ulong(os.getppid()), 0, 0, 0)
-
-
-def address_of(data: Array) -> int:
-    return int(data.__array_interface__["data"][0])
 
 
 def _libc() -> ctypes.CDLL:

@@ -1,8 +1,9 @@
 """The messages of one process, until both of their ends are here and their bytes are where they belong.
 
 Small messages go with their own record, and their sends are over at once. Of others the sender offers its
-memory. The receiver answers when its receive has been posted: it reads the bytes from the sender's memory and
-says that they are taken; or, where it may not read there, asks for them in pieces.
+memory. The receiver answers when its receive has been posted: it takes the bytes from where they lie, if that
+is memory which all processes share, or reads them in the sender's, and says that they are taken; or, where it
+may not read there, asks for them in pieces.
 """
 
 import time
@@ -12,7 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from collectives.transports.base import SLEEP_SECONDS, TIME_LIMIT, Array, TransportError
+from collectives.transports.base import SLEEP_SECONDS, TIME_LIMIT, Array, TransportError, address_of
 from collectives.transports.posted import wrong_size
 from collectives.transports.processes.kinds import (
     ABORT,
@@ -24,9 +25,10 @@ from collectives.transports.processes.kinds import (
     SMALL,
     TAKEN,
 )
-from collectives.transports.processes.memory import MemoryReader, address_of
+from collectives.transports.processes.memory import MemoryReader
 from collectives.transports.processes.pieces import Pieces, Windows
 from collectives.transports.processes.posted import ProcessPosted
+from collectives.transports.processes.shared import SharedMemory
 from collectives.transports.processes.wire import MOST_CARRIED, Record, Wire
 
 T = TypeVar("T")
@@ -38,8 +40,10 @@ Mailbox = tuple[int, int, int]
 class ProcessMessages:
     """What one process sends and receives, for its transport and for all that are split off it."""
 
-    def __init__(self, wire: Wire, windows: Windows, *, may_read: bool) -> None:
+    def __init__(self, wire: Wire, windows: Windows, shared: SharedMemory, *, may_read: bool) -> None:
         self.wire = wire
+        self.part = shared.part(wire.rank)
+        self._shared = shared
         self.failed: int | None = None  # the rank that has ended the job
         self.next_context = 1
         self._reader = MemoryReader()
@@ -119,7 +123,12 @@ class ProcessMessages:
             self._answer(offer, ASK)
 
     def _read(self, offer: Record, into: Array) -> bool:
-        return not into.size or (self._reader.allowed and self._reader.read(offer.pid, offer.place, into))
+        if not into.size:
+            return True
+        if (shared := self._shared.at(offer.place, offer.size)) is not None:
+            np.copyto(into, shared)
+            return True
+        return self._reader.allowed and self._reader.read(offer.pid, offer.place, into)
 
     def _answer(self, offer: Record, kind: int, size: int = 0) -> None:
         self.wire.tell(offer.sender, kind, serial=offer.serial, size=size)

@@ -58,6 +58,9 @@ class ProcessTransport(Transport):
             pending.append(posted)
         return pending
 
+    def empty(self, num_bytes: int) -> Array:
+        return self._messages.part.empty(num_bytes)
+
     def landed(self, pending: _Pending) -> bool:
         if all(posted.over for posted in pending):
             return True

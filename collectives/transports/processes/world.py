@@ -20,6 +20,7 @@ from collectives.transports.processes.job import Job
 from collectives.transports.processes.messages import ProcessMessages
 from collectives.transports.processes.pieces import Windows
 from collectives.transports.processes.rank import become_rank, report_file, run_and_report
+from collectives.transports.processes.shared import SharedMemory
 from collectives.transports.processes.transport import ProcessTransport
 from collectives.transports.processes.wire import Pipes, Wire
 
@@ -52,11 +53,12 @@ def run_processes(
     with ExitStack() as stack:
         with _starting(world_size):
             pipes, windows = stack.enter_context(closing(Pipes(world_size))), Windows(world_size)
+            shared = SharedMemory(world_size)
             files = [stack.enter_context(report_file()) for _ in members]
 
         def run(rank: int) -> None:
             become_rank(parent)
-            messages = ProcessMessages(Wire(pipes, rank), windows, may_read=may_read)
+            messages = ProcessMessages(Wire(pipes, rank), windows, shared, may_read=may_read)
 
             def on_rank() -> T:
                 result = body(ProcessTransport(messages, members, rank))
