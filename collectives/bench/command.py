@@ -87,6 +87,8 @@ def _settings(
         algorithms = f"{ours},{MPI}" if transport == "mpi" and others["dtype"] not in NOT_IN_MPI else ours
     names, chosen = _words(algorithms), _words(collectives)
     own = load_own(names, chosen, num_ranks)
+    if tune and names == [MPI]:
+        raise ValueError(f"--tune chooses among the algorithms of the table, not {MPI} alone: add {ALL}")
     if own and tune:
         raise ValueError(f"--tune chooses among the algorithms of the table: leave out {', '.join(own)}")
     settings = Settings(chosen, names, parse_sizes(sizes, factor), own=own, **others)

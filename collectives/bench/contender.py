@@ -39,6 +39,6 @@ def our_contender(
         return on.prepare(collective, trial.input, trial.output, operator=operator, algorithm=algorithm)
 
     trial.reset()
-    prepare(counted).run()
-    ran = ledger.entries[0].origin.call.algorithm if ledger.entries else name
-    return Contender(name, ran, prepare(comm).run, trial, ledger.sent("training"))
+    work = prepare(counted).start()
+    work.wait()
+    return Contender(name, work.call.algorithm, prepare(comm).run, trial, ledger.sent("training"))

@@ -1,11 +1,12 @@
-"""A table of choices from measurements: at each size the quickest of our algorithms."""
+"""A table of choices from measurements: at each size the quickest of our algorithms that was right."""
 
 from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter
 
 from collectives.bench.figures import Figures
-from collectives.bench.subjects import APART
+from collectives.bench.settings import MPI
+from collectives.bench.subjects import SUBJECTS
 from collectives.choice import Choice
 
 
@@ -14,7 +15,14 @@ def best_choices(figures: Sequence[Figures], world_size: int) -> list[Choice]:
 
     Between two sizes with different winners that of the smaller is taken, up to the larger.
     """
-    ours = [one for one in figures if one.algorithm != "mpi" and one.placement == APART]
+    first = {
+        name: next(iter(subject.placements)) for name, subject in SUBJECTS.items()
+    }  # a broadcast has but one
+    ours = [
+        one
+        for one in figures
+        if one.algorithm != MPI and one.placement == first[one.collective] and not one.wrong
+    ]
     choices = []
     for collective, lines in groupby(ours, attrgetter("collective")):
         winners = [

@@ -243,6 +243,18 @@ def test_a_table_takes_the_quickest_of_ours_at_each_size() -> None:
     ]
 
 
+def test_a_wrong_result_is_no_choice_and_a_collective_in_place_alone_has_one() -> None:
+    found = [
+        figures("quick", 1024, 1.0, wrong=1),
+        figures("slow", 1024, 2.0),
+        figures("binomial", 1024, 1.0, collective="broadcast", placement=TOGETHER),
+    ]
+    assert best_choices(found, 4) == [
+        Choice("all_gather", 4, 4, None, "slow"),
+        Choice("broadcast", 4, 4, None, "binomial"),
+    ]
+
+
 def test_a_csv_has_a_row_for_each_line_of_figures() -> None:
     rows = list(csv.DictReader(io.StringIO(csv_text(MEASURED))))
     assert [row["algorithm"] for row in rows] == [one.algorithm for one in MEASURED]

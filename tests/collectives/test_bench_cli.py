@@ -11,6 +11,7 @@ import pytest
 
 from collectives import cli
 from collectives.bench import bench as bench_module
+from collectives.bench.subjects import SUBJECTS
 from collectives.choices_file import read_choices
 
 ROOT = Path(__file__).parents[2]
@@ -126,6 +127,14 @@ def test_all_means_every_algorithm_whose_limit_allows_the_ranks(command) -> None
     assert names == ["ring", "bidirectional_ring", "bruck", "pat", "direct"]
 
 
+def test_what_tune_writes_on_one_rank_is_a_table_of_every_collective(command) -> None:
+    collectives = tuple(SUBJECTS)
+    words = (*ON_THREADS, "--ranks", "1", "--collective", ",".join(collectives), "--algorithm", "auto")
+    code, _, err = command(*words, "--tune", "t.json")
+    assert (code, err) == (0, "")
+    assert [choice.collective for choice in read_choices("t.json")] == [*collectives]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -136,6 +145,7 @@ def test_all_means_every_algorithm_whose_limit_allows_the_ranks(command) -> None
             "of 2, and 3",
         ),
         (("--algorithm", "mpi"), "algorithm mpi over threads: leave it out, or take --transport mpi"),
+        (("--algorithm", "mpi", "--tune", "t"), "--tune chooses among the algorithms of the table, not mpi"),
         (("--algorithm", "mine.py:swap"), "which collective is mine.py:swap for? Say one --collective"),
         (("--sizes", "4X"), "'4X' are no sizes: write 4K-32M"),
         (("--sizes", "4K-1024G"), "bytes: a rank needs 2200 GB of memory or more, this machine has "),
