@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import multiprocessing
 import os
 import resource
 import signal
@@ -270,6 +271,22 @@ def test_ranks_that_were_forked_end_when_the_next_cannot_be(monkeypatch: Any) ->
     with pytest.raises(OSError, match=r"^3 ranks do not start here \(Resource temporarily unavailable\)"):
         run_processes(3, wait_for_ever)
     assert len(started) == 2
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_rank_that_has_returned_leaves_no_process_of_its_own() -> None:
+    def body(transport: Transport) -> int:
+        child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(1000,))
+        child.start()
+        return child.pid or 0
+
+    start = time.monotonic()
+    children = run_processes(2, body)
+    assert time.monotonic() - start < SOON
+    end = start + SOON
+    while any("State:\tS" in _status(Path(f"/proc/{pid}")) for pid in children):
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 PRINTS = """

@@ -2,6 +2,7 @@
 
 import gc
 import io
+import multiprocessing
 import os
 import pickle
 import signal
@@ -58,6 +59,8 @@ def run_and_report(body: Callable[[], object], file: IO[bytes]) -> NoReturn:
         file.write(told)
         file.flush()
     finally:
+        for child in multiprocessing.active_children():  # they would be left, and pass for this rank
+            child.kill()
         os._exit(0)  # whatever else would be done at the end is the parent's
 
 
