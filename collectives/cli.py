@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import NoReturn
 
 import click
@@ -14,11 +14,12 @@ from collectives.bench.command import bench_command
 from collectives.command import EXIT_REFUTED, print_refusal, run_command
 from collectives.doctor.command import doctor_command
 from collectives.launching.launched import launched_size
+from collectives.prove_all import Outcome, Task, prove_all
 from collectives.schedule import ScheduleError
 from collectives.show import show, show_fault
 from collectives.table import counted
 from collectives.user_file import is_user_file, load_algorithm
-from collectives.verify import MOST_ROOTS, Proof, roots, verify
+from collectives.verify import MOST_ROOTS, roots
 
 MOST_RANKS = 1024
 """A proof takes time with the square of the world size, minutes for this one."""
@@ -82,32 +83,36 @@ def verify_command(algorithm: str | None, collective: str | None, ranks: range, 
     """
     with _usage():
         chosen = _choose(algorithm, collective, in_order)
-    for one in chosen:
-        sizes = [world_size for world_size in ranks if one.limit.allows(world_size)]
-        if not sizes:
-            click.echo(f"no claim {one} on {_sizes(ranks)}: it needs a world size that is {one.limit.words}")
-            continue
-        for world_size in sizes:
-            for root in roots(one, world_size):
-                proof = _prove(one.at(root), world_size)
-        least = f" that are {one.limit.words}" if len(sizes) < len(ranks) else ""
-        num_blocks = max(map(len, proof.sent)) / one.parts
-        click.echo(
-            f"proved   {one} on {_sizes(ranks)}{least}{_roots(one, sizes[-1])}, "
-            f"{counted(max(proof.steps), 'step')} and "
-            f"{num_blocks:g} blocks sent on {sizes[-1]}"
-        )
+    sizes_of = {one: [size for size in ranks if one.limit.allows(size)] for one in chosen}
+    tasks = [
+        (one.at(root), size) for one, sizes in sizes_of.items() for size in sizes for root in roots(one, size)
+    ]
+    with closing(prove_all(tasks)) as outcomes:
+        proved = zip(tasks, outcomes, strict=True)
+        for one, sizes in sizes_of.items():
+            if not sizes:
+                needed = one.limit.words
+                click.echo(f"no claim {one} on {_sizes(ranks)}: it needs a world size that is {needed}")
+                continue
+            for size in sizes:
+                for _ in roots(one, size):
+                    last = _proved(*next(proved))
+            least = f" that are {one.limit.words}" if len(sizes) < len(ranks) else ""
+            click.echo(
+                f"proved   {one} on {_sizes(ranks)}{least}{_roots(one, sizes[-1])}, "
+                f"{counted(last.num_steps, 'step')} and "
+                f"{last.num_blocks / one.parts:g} blocks sent on {sizes[-1]}"
+            )
 
 
-def _prove(algorithm: Algorithm, world_size: int) -> Proof:
-    """The proof; or the counterexample is printed, in words and in the schedule, and the command ends."""
-    try:
-        return verify(algorithm, world_size)
-    except ScheduleError as error:
-        click.echo(f"refuted  {error}")
-        if error.places:
-            click.echo(show_fault(algorithm, world_size, error.places))
+def _proved(task: Task, outcome: Outcome) -> Outcome:
+    """The outcome; or the counterexample is printed, in words and in the schedule, and the command ends."""
+    if outcome.fault is not None:
+        click.echo(f"refuted  {outcome.fault}")
+        if outcome.places:
+            click.echo(show_fault(*task, outcome.places))
         sys.exit(EXIT_REFUTED)
+    return outcome
 
 
 def _sizes(ranks: range) -> str:
