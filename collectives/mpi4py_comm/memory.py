@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 
+from collectives.mpi4py_comm.dlpack import dlpack_code
+
 
 class Memory(NamedTuple):
     """So many bytes at an address. Their ``owner`` is held for as long as somebody may touch them."""
@@ -64,7 +66,7 @@ def datatype_of(buffer: Any) -> MPI.Datatype:
     elif _has_memory_view(buffer):
         code = memoryview(buffer).format
     else:
-        code = np.from_dlpack(buffer).dtype.char
+        code = dlpack_code(buffer.__dlpack__())
     if code.startswith(">") if np.little_endian else code.startswith("<"):
         raise BufferError(f"format string {code!r} with non-native byte order")
     return find_datatype(code.lstrip("@<>"))
