@@ -20,7 +20,7 @@ from typing import Protocol, TypeVar
 from collectives.algorithms import Algorithm
 from collectives.schedule import ScheduleError
 from collectives.testing.cases import make_cases
-from collectives.testing.check_error import CheckError
+from collectives.testing.check_error import HIDES, CheckError
 from collectives.testing.expected import make_parts
 from collectives.testing.on_rank import CaseOnRanks, check_refused, make_calls, root_of
 from collectives.transports.base import Transport
@@ -37,6 +37,7 @@ class RunRanks(Protocol):
 
 def check_proof(algorithm: Algorithm, world_sizes: Iterable[int]) -> None:
     """The algorithm is proved for each of these world sizes that is among its own, whoever the root is."""
+    __tracebackhide__ = HIDES
     for world_size in world_sizes:
         if algorithm.limit.allows(world_size):
             _prove(algorithm, world_size, roots(algorithm, world_size))
@@ -44,6 +45,7 @@ def check_proof(algorithm: Algorithm, world_sizes: Iterable[int]) -> None:
 
 def check_run(algorithm: Algorithm, world_size: int, run_ranks: RunRanks) -> None:
     """The algorithm does what it must on so many ranks, or refuses to run where it is not for so many."""
+    __tracebackhide__ = HIDES
     if not algorithm.limit.allows(world_size):
         run_ranks(world_size, partial(check_refused, algorithm))
         return
@@ -59,10 +61,11 @@ def check_run(algorithm: Algorithm, world_size: int, run_ranks: RunRanks) -> Non
 
 def _prove(algorithm: Algorithm, world_size: int, whoever: Iterable[int | None]) -> dict[int | None, Proof]:
     """Its proofs by root."""
+    __tracebackhide__ = HIDES
     try:
         return {root: verify(algorithm.at(root), world_size) for root in whoever}
     except ScheduleError as error:
-        raise CheckError("proof", str(error)) from error
+        raise CheckError("proof", str(error)) from None  # its traceback is the verifier's
 
 
 def _check_barrier(algorithm: Algorithm, times: Sequence[Sequence[tuple[float, float]]]) -> None:

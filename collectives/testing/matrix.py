@@ -6,6 +6,7 @@ from typing import Any
 from collectives.algorithms import Algorithm, find_algorithm
 from collectives.launching.launched import launched_size
 from collectives.promises import COLLECTIVES
+from collectives.testing.check_error import HIDES
 from collectives.testing.checks import check_proof, check_run
 from collectives.testing.ranks import RUN_RANKS
 from collectives.user_file import is_user_file, load_algorithm
@@ -43,6 +44,7 @@ def matrix(
 
     @pytest.mark.parametrize(("algorithm", "where", "world_size"), parameters)
     def test_algorithm(algorithm: Algorithm, where: str, world_size: Any) -> None:
+        __tracebackhide__ = HIDES
         if where == PROOF:
             check_proof(algorithm, world_size)
         else:
