@@ -175,5 +175,6 @@ def check_alike(sent: int, received: int) -> None:
 def apart(input: Image, output: Image) -> tuple[Any, Any]:
     """Both arrays. What MPI raises where they are the same memory: IN_PLACE is for that."""
     if np.may_share_memory(input.array, output.array):
-        raise MPI.Exception(MPI.ERR_BUFFER)
+        advice = ValueError("input and output are in the same memory: give MPI.IN_PLACE for one of them")
+        raise MPI.Exception(MPI.ERR_BUFFER) from advice
     return input.array, output.array
