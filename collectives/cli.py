@@ -101,7 +101,7 @@ def verify_command(algorithm: str | None, collective: str | None, ranks: range, 
             click.echo(
                 f"proved   {one} on {_sizes(ranks)}{least}{_roots(one, sizes[-1])}, "
                 f"{counted(last.num_steps, 'step')} and "
-                f"{last.num_blocks / one.parts:g} blocks sent on {sizes[-1]}"
+                f"{_blocks(last.num_blocks / one.parts)} sent on {sizes[-1]}"
             )
 
 
@@ -113,6 +113,11 @@ def _proved(task: Task, outcome: Outcome) -> Outcome:
             click.echo(show_fault(*task, outcome.places))
         sys.exit(EXIT_REFUTED)
     return outcome
+
+
+def _blocks(number: float) -> str:
+    """Half of one, too: an algorithm may cut blocks in parts."""
+    return f"{number:g} {'block' if number == 1 else 'blocks'}"
 
 
 def _sizes(ranks: range) -> str:
@@ -131,7 +136,7 @@ def _choose(name: str | None, collective: str | None, in_order: bool) -> list[Al
     if in_order and not (name and is_user_file(name)):
         raise ValueError("--in-order is for FILE.py:FUNCTION: built-in algorithms say what they keep")
     if name is not None and is_user_file(name):
-        return [load_algorithm(name, collective, in_order)]
+        return [load_algorithm(name, collective, in_order, say="--collective COLLECTIVE")]
     if name is not None and collective is not None:
         return [find_algorithm(name, collective)]
     chosen = [
@@ -142,7 +147,7 @@ def _choose(name: str | None, collective: str | None, in_order: bool) -> list[Al
     if not chosen:
         known = ", ".join(map(str, ALGORITHMS.values()))
         asked = collective if name is None else name
-        raise ValueError(f"nothing to prove for {asked!r}: there are {known}")
+        raise ValueError(f"nothing to prove for {asked!r}: there are {known}; your own is FILE.py:FUNCTION")
     return chosen
 
 

@@ -14,12 +14,14 @@ def is_user_file(name: str) -> bool:
     return ".py:" in name
 
 
-def load_algorithm(name: str, collective: str | None = None, in_order: bool = False) -> Algorithm:
+def load_algorithm(
+    name: str, collective: str | None = None, in_order: bool = False, *, say: str = "collective="
+) -> Algorithm:
     """What FILE.py:FUNCTION names: an Algorithm, or a generator as `Algorithm.schedule` describes it.
 
     ``collective``: if None, an Algorithm says it, or the generator's name. ``in_order``: a generator's
-    operands are to stand in rank order. Runs the file. ValueError says in one line what is missing, or what
-    the file raised.
+    operands are to stand in rank order. ``say``: how whoever has named it says for which collective it is.
+    Runs the file. ValueError says in one line what is missing, or what the file raised.
     """
     path, _, attribute = name.rpartition(":")
     found = getattr(_run(Path(path)), attribute, None)
@@ -31,7 +33,8 @@ def load_algorithm(name: str, collective: str | None = None, in_order: bool = Fa
         kind = type(found).__name__
         raise ValueError(f"{name} is of type {kind}: name a function of (rank, world_size), or an Algorithm")
     if collective is None and attribute not in COLLECTIVES:
-        raise ValueError(f"what is {name} to do? Its name is none of {', '.join(COLLECTIVES)}: say which")
+        known = ", ".join(COLLECTIVES)
+        raise ValueError(f"what is {name} to do? Its name is none of {known}: say which by {say}")
     collective = collective or attribute
     if collective not in COLLECTIVES:
         raise ValueError(f"no collective {collective!r}: there are {', '.join(COLLECTIVES)}")

@@ -73,7 +73,7 @@ def named(asked: str) -> dict[str, Algorithm]:
     if equals and collective not in CALLED:
         raise ValueError(f"--algorithm {asked}: training calls {', '.join(CALLED)}, no {collective!r}")
     if is_user_file(name):
-        algorithm = load_algorithm(name, collective or None)
+        algorithm = load_algorithm(name, collective or None, say=f"COLLECTIVE={name}")
         if algorithm.collective.name not in CALLED:
             raise ValueError(
                 f"--algorithm {asked}: training calls {', '.join(CALLED)}, and this is {algorithm}"

@@ -184,7 +184,7 @@ def test_an_algorithm_that_says_what_it_is_for_need_not_be_told(command, mine: P
 @pytest.mark.parametrize(
     ("name", "words", "message"),
     [
-        ("mine.py:good", (), "what is .*mine.py:good to do? Its name is none of all_gather, reduce_scatter"),
+        ("mine.py:good", (), "what is .*mine.py:good to do? .*exscan: say which by --collective"),
         ("mine.py:good", ("--collective", "gossip"), "no collective 'gossip': there are all_gather, reduce_"),
         ("mine.py:lost", ("--collective", "all_gather"), "mine.py has no 'lost': name a function of (rank, "),
         ("mine.py:", ("--collective", "all_gather"), "mine.py has no '': name a function"),
@@ -211,6 +211,7 @@ def test_a_file_without_a_schedule_is_one_line_and_code_2(
         (("show", "ring"), "Missing argument 'COLLECTIVE'"),
         (("show", "ring", "all_gather", "--ranks", "0"), "0 is not in the range 1<=x<=1024"),
         (("verify", "star"), "nothing to prove for 'star': there are "),
+        (("verify", "star.py"), "recursive_doubling exscan; your own is FILE.py:FUNCTION"),
         (("verify", ""), "nothing to prove for '': there are "),
         (("show", "ring", "all_gather", "--ranks", "1025"), "1025 is not in the range 1<=x<=1024"),
         (

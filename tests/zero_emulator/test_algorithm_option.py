@@ -150,7 +150,7 @@ REFUSED = {
     ),
     "no file": ("all_gather=none.py:f", "no file none.py"),
     "not in the file": ("all_gather=mine.py:f", "mine.py has no 'f'"),
-    "for what": ("mine.py:forgetful", "what is mine.py:forgetful to do? Its name is none of all_gather, "),
+    "for what": ("mine.py:forgetful", "exscan: say which by COLLECTIVE=mine.py:forgetful"),
     "refuted": (
         "all_gather=mine.py:forgetful",
         "--algorithm is refuted: forgetful all_gather on 3 ranks: rank 0 ",
