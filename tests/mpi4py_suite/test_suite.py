@@ -1,8 +1,8 @@
 """mpi4py's own tests of collectives pass on wrapped communicators, and all that they call goes through us.
 
 They run on real ranks, and come from a package index the first time: so they are named on the command line,
-as `pytest tests/mpi4py_suite`. What kinds of arrays there are does not depend on the number of ranks: one
-rank tries them all, several a few.
+as `pytest tests/mpi4py_suite`. What kinds of numbers and of arrays there are does not depend on the number of
+ranks: one rank tries all type codes, several one.
 """
 
 import json
@@ -53,7 +53,7 @@ def run(
 @pytest.mark.parametrize(
     ("num_ranks", "modules", "backends", "typecodes"),
     [
-        (1, BLOCKING, None, None),
+        (1, BLOCKING, ["ArrayNumPy", "DLPackNumPy", "FakeGPUArrayNumPy"], None),
         (2, ALL, ["ArrayNumPy", "FakeGPUArrayNumPy"], "d"),
         (3, ALL, ["ArrayNumPy"], "d"),
         (5, BLOCKING, ["ArrayNumPy"], "d"),
