@@ -13,7 +13,7 @@ from collectives.communicator import Communicator
 from collectives.ledger import Call, Label, Origin
 from collectives.transports.base import Array, Messages, Transport, TransportError
 from collectives.transports.checking import CheckingTransport
-from collectives.transports.processes import job, memory, run_processes, wire
+from collectives.transports.processes import memory, run_processes, wire
 from collectives.transports.processes.kinds import OFFER, SMALL
 from collectives.transports.processes.messages import ProcessMessages
 from collectives.transports.processes.pieces import SLOT_BYTES, SLOTS
@@ -29,11 +29,6 @@ def move(transport: Transport, sends: Messages, recvs: Messages) -> None:
 
 def numbers(rank: int, size: int) -> Array:
     return ((np.arange(size) + 7 * rank) % 251).astype(np.uint8)
-
-
-@pytest.fixture(autouse=True)
-def short_of_patience(monkeypatch: Any) -> None:
-    monkeypatch.setattr(job, "GRACE_SECONDS", 0.5)
 
 
 @pytest.mark.parametrize("may_read", [True, False], ids=["read", "in pieces"])

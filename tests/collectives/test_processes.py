@@ -18,24 +18,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collectives.ledger import Call, Label, Origin
-from collectives.transports.base import Array, Messages, Transport, TransportError
+from collectives.transports.base import Transport, TransportError
 from collectives.transports.failures import RankDiedError
 from collectives.transports.processes import job, run_processes
 from collectives.transports.processes.pieces import SLOT_BYTES, SLOTS
 
-ORIGIN = Origin(Call(0, "test", "none", Label()), 0, 0)
 LARGE = 3 * SLOTS * SLOT_BYTES + 5
 SOON = 6  # seconds
-
-
-def move(transport: Transport, sends: Messages, recvs: Messages) -> None:
-    pending = transport.post(sends, recvs, 0, ORIGIN)
-    assert transport.wait_until(lambda: transport.landed(pending), 20), transport.missing(pending)
-
-
-def numbers(rank: int, size: int) -> Array:
-    return ((np.arange(size) + 7 * rank) % 251).astype(np.uint8)
 
 
 @pytest.fixture(autouse=True)
