@@ -23,7 +23,7 @@ from collectives.call_check import CallMismatchError, describe, describe_refusal
 from collectives.choice import AUTO, choose
 from collectives.choices_file import choices_in_use
 from collectives.engine import place, staged
-from collectives.ledger import Call, Label
+from collectives.ledger import Call, Label, LabelHolder
 from collectives.operators import Operator, find_operator
 from collectives.prepared import PreparedCollective
 from collectives.promises import Collective, Sizes, all_sizes
@@ -66,11 +66,20 @@ class Caller:
         self.rank, self.world_size = transport.rank, transport.world_size
         self.time_limit, self.check, self.chunk_bytes = time_limit, check, chunk_bytes
         self.allocate = transport.empty if allocate is None else allocate
-        self.label = Label()
+        self._label_holder = LabelHolder()
         self._path: tuple[int, ...] = ()  # the splits that led here: tells its calls from others'
         self._bindings = Bindings()
         self._describe = lru_cache(maxsize=256)(describe)
         self._num_calls = 0
+
+    @property
+    def label(self) -> Label:
+        """Why the next calls are made: one for this Communicator, its parts, and what it is a part of."""
+        return self._label_holder.label
+
+    @label.setter
+    def label(self, label: Label) -> None:
+        self._label_holder.label = label
 
     def _start(self, request: Request) -> Work:
         """The call, in flight. ValueError or ScheduleError if it cannot be made: the other ranks are told."""

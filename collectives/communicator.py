@@ -245,6 +245,7 @@ class Communicator(Caller):
         """A Communicator with the same settings among the ranks of the same color, ordered by key, then rank.
 
         Every rank calls it; None where color is None. Colors are 0 or more; ValueError on all if one is not.
+        It has the label of the whole, too: to set one is to set the other.
         """
         self._num_splits += 1
         part = split(self.transport, color, key, self.time_limit)
@@ -257,6 +258,7 @@ class Communicator(Caller):
             chunk_bytes=self.chunk_bytes,
             allocate=self.allocate,
         )
+        communicator._label_holder = self._label_holder
         communicator._path = (*self._path, self._num_splits, int(color))
         return communicator
 
@@ -266,7 +268,7 @@ class Communicator(Caller):
 
     @contextmanager
     def labelled(self, label: Label) -> Iterator[None]:
-        """Collectives that are started inside carry this label into the ledger."""
+        """What is started inside carries this label into the ledger, on parts of the communicator too."""
         before, self.label = self.label, label
         try:
             yield

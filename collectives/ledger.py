@@ -17,6 +17,13 @@ class Label(NamedTuple):
     layer: int | None = None
 
 
+class LabelHolder:
+    """The label of a rank: one for a Communicator and all that were split off it."""
+
+    def __init__(self) -> None:
+        self.label = Label()
+
+
 class Call(NamedTuple):
     """One collective call. ``number`` counts the calls of its communicator, alike on all ranks.
 

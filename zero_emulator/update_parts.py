@@ -31,7 +31,7 @@ class SharedMatrix:
     """A part of a matrix that is Muon's: the ranks that share it gather what they have corrected.
 
     Each of them sends and receives the update once, in the dtype of the parameters that it updates, and
-    orthogonalizes it alike. ``sizes`` are elements of each rank of ``group``, which is a part of ``comm``.
+    orthogonalizes it alike. ``sizes`` are elements of each rank of ``group``.
     """
 
     place: slice
@@ -39,14 +39,12 @@ class SharedMatrix:
     state: dict[str, Array]
     sizes: Sizes
     group: Communicator
-    comm: Communicator
 
     def update(self, params: Array, grads: Array, iteration: int, scale: float, empty: Empty) -> None:
         own = bounds(self.sizes)[self.group.rank]
         whole = empty(sum(self.sizes), params.dtype)
         self.rule.correct(grads[self.place], self.state, scale, empty, out=whole[own])
-        with self.group.labelled(self.comm.label):
-            self.group.all_gather(IN_PLACE, whole, sizes=self.sizes).wait()
+        self.group.all_gather(IN_PLACE, whole, sizes=self.sizes).wait()
         self.rule.apply(params[self.place], whole, own, empty)
 
 
@@ -93,5 +91,5 @@ def block_parts(
             parts.append(Part(here, rule, state))
         else:
             assert isinstance(rule, MuonMatrix), "only Muon's matrices are shared"
-            parts.append(SharedMatrix(here, rule, state, tuple(filter(None, shares)), group, comm))
+            parts.append(SharedMatrix(here, rule, state, tuple(filter(None, shares)), group))
     return parts

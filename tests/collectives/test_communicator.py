@@ -1,12 +1,9 @@
-"""The face: arrays of any shape, Works in flight that do not mix, labels."""
-
-import contextlib
+"""The face: arrays of any shape, Works in flight that do not mix."""
 
 import numpy as np
 import pytest
 
 from collectives.communicator import IN_PLACE, Communicator
-from collectives.ledger import Label, Ledger
 from collectives.transports.base import Transport
 from collectives.transports.delaying import DelayingTransport
 from collectives.transports.in_flight import Tags
@@ -71,18 +68,3 @@ def test_tags_start_again_without_meeting_a_work_in_flight(run_ranks) -> None:
             assert found.tolist() == [number * comm.world_size] * comm.world_size
 
     run_ranks(body, wrap=short_of_tags, check=False)
-
-
-def test_labels_reach_the_ledger_and_are_taken_back(run_metered) -> None:
-    def body(comm: Communicator, ledger: Ledger) -> None:
-        label = Label("audit", 3, "forward", 1)
-        with contextlib.suppress(ZeroDivisionError), comm.labelled(label):
-            comm.all_reduce(np.ones(8), np.empty(8)).wait()
-            raise ZeroDivisionError
-        comm.all_reduce(np.ones(8), np.empty(8)).wait()
-        labels = [entry.origin.call.label for entry in ledger.entries]
-        half = len(labels) // 2
-        assert set(labels[:half]) == {label}
-        assert set(labels[half:]) == {Label()}
-
-    run_metered(body, check=False)
