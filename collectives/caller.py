@@ -66,6 +66,7 @@ class Caller:
         self.rank, self.world_size = transport.rank, transport.world_size
         self.time_limit, self.check, self.chunk_bytes = time_limit, check, chunk_bytes
         self.allocate = transport.empty if allocate is None else allocate
+        self.axis: str | None = None  # of a grid of ranks, along which these ranks lie
         self._label_holder = LabelHolder()
         self._path: tuple[int, ...] = ()  # the splits that led here: tells its calls from others'
         self._bindings = Bindings()
@@ -178,7 +179,12 @@ class Caller:
 
     def _new_call(self, collective: str, algorithm: str) -> Call:
         self._num_calls += 1
-        return Call(self._num_calls - 1, collective, algorithm, self.label, self._path)
+        return Call(self._num_calls - 1, collective, algorithm, self._own_label(), self._path)
+
+    def _own_label(self) -> Label:
+        """What its messages carry: the label of the rank, and the axis of this Communicator."""
+        label = self._label_holder.label
+        return label if label.axis == self.axis else label._replace(axis=self.axis)
 
     def _tell(self, collective: str, error: Exception) -> None:
         """Take part in the call's check all the same, so that the others hear why this rank does not call."""

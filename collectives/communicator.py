@@ -241,11 +241,12 @@ class Communicator(Caller):
         """
         return self._keep(Request(collective, algorithm, input, output, sizes, operator, root))
 
-    def split(self, color: int | None, key: int = 0) -> "Communicator | None":
+    def split(self, color: int | None, key: int = 0, axis: str | None = None) -> "Communicator | None":
         """A Communicator with the same settings among the ranks of the same color, ordered by key, then rank.
 
         Every rank calls it; None where color is None. Colors are 0 or more; ValueError on all if one is not.
-        It has the label of the whole, too: to set one is to set the other.
+        ``axis``: which one of a grid of ranks it runs along; without it that of the whole. It has the label
+        of the whole, too: to set one is to set the other.
         """
         self._num_splits += 1
         part = split(self.transport, color, key, self.time_limit)
@@ -258,6 +259,7 @@ class Communicator(Caller):
             chunk_bytes=self.chunk_bytes,
             allocate=self.allocate,
         )
+        communicator.axis = self.axis if axis is None else axis
         communicator._label_holder = self._label_holder
         communicator._path = (*self._path, self._num_splits, int(color))
         return communicator

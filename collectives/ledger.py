@@ -9,12 +9,16 @@ Kind = Literal["training", "control", "audit"]
 
 
 class Label(NamedTuple):
-    """Why a collective was called, as its caller says: set on the Communicator, carried to every message."""
+    """Why a collective was called, as its caller says: set on the Communicator, carried to every message.
+
+    ``axis``: which axis of a grid of ranks its communicator runs along. The Communicator fills it in.
+    """
 
     kind: Kind = "training"
     iteration: int | None = None
     phase: str | None = None
     layer: int | None = None
+    axis: str | None = None
 
 
 class LabelHolder:

@@ -26,6 +26,7 @@ def event_lines(outcome: Outcome, **constant: str) -> Iterator[str]:
                     "iteration": call.label.iteration,
                     "phase": call.label.phase,
                     "layer": call.label.layer,
+                    "axis": call.label.axis,
                     "collective": call.collective,
                     "algorithm": call.algorithm,
                     "call": call.number,

@@ -40,6 +40,7 @@ class RankRun:
             time_limit=config.time_limit,
             allocate=partial(self.meter.empty, "buffer", dtype=np.uint8),
         )
+        self.comm.axis = "data"
         self.strategy = STRATEGIES[config.strategy](
             self.comm,
             partition,

@@ -1,4 +1,4 @@
-"""Why a message was sent: one label a rank, on whichever communicator it is set."""
+"""Why a message was sent: one label a rank, on whichever communicator it is set, and an axis of each."""
 
 import contextlib
 
@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from collectives.communicator import Communicator
-from collectives.ledger import Label, Ledger
+from collectives.ledger import Entry, Label, Ledger, pair_messages
 
 
 def add(comm: Communicator) -> None:
     comm.all_reduce(np.ones(8), np.empty(8)).wait()
 
 
-def part_of(comm: Communicator) -> Communicator:
-    part = comm.split(0)
+def part_of(comm: Communicator, axis: str | None = None) -> Communicator:
+    part = comm.split(0, axis=axis)
     assert part is not None
     return part
 
@@ -71,5 +71,33 @@ def test_another_communicator_on_the_transport_keeps_its_label(run_ranks) -> Non
         other = Communicator(comm.transport)
         comm.label = Label("audit")
         assert other.label == Label()
+
+    run_ranks(body)
+
+
+@pytest.mark.ranks(min=2)
+@pytest.mark.few_sizes
+def test_every_message_carries_the_axis_of_its_communicator_also_those_of_the_check(run_metered) -> None:
+    def body(comm: Communicator, ledger: Ledger) -> list[Entry]:
+        part = part_of(comm, axis="data")
+        comm.label = Label("training", 1, axis="of no account")
+        for one, axis in ((comm, None), (part, "data"), (comm, None)):
+            start = len(ledger.entries)
+            add(one)
+            assert {(label.kind, label.axis) for label in labels_of(ledger)[start:]} == {
+                ("control", axis),
+                ("training", axis),
+            }
+        return [*ledger.entries]
+
+    assert pair_messages(run_metered(body))
+
+
+def test_a_part_of_an_axis_runs_along_it_unless_it_is_given_its_own(run_ranks) -> None:
+    def body(comm: Communicator) -> None:
+        assert part_of(comm).axis is None
+        comm.axis = "data"
+        assert part_of(comm).axis == "data"
+        assert part_of(comm, axis="expert").axis == "expert"
 
     run_ranks(body)

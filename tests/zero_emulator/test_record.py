@@ -143,6 +143,12 @@ def test_the_event_log_adds_up_to_the_record(job: Any, strategy: str, more: dict
     assert record["totals"] == [{kind: totals[rank, kind] for kind in KINDS} for rank in range(3)]
 
 
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_every_event_of_a_plain_run_is_along_the_axis_of_data(job: Any, optimizer: str) -> None:
+    _, _, events = job(strategy="zero1", hidden=(4, 2), optimizer=optimizer)
+    assert {event["axis"] for event in events} == {"data"}
+
+
 def part(sums: Counter[Any], kind: str, iteration: int, rank: int) -> dict[str, int]:
     return {key[3]: total for key, total in sums.items() if key[:3] == (kind, iteration, rank)}
 
