@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from zero_emulator.layer import Layer
 from zero_emulator.layout import Array
-from zero_emulator.model import Linear
 
 
-def accuracy(layers: Sequence[Linear], parameters: Sequence[Array], x: Array, y: Array) -> float:
+def accuracy(layers: Sequence[Layer], parameters: Sequence[Array], x: Array, y: Array) -> float:
     """The fraction of samples ``x`` (rows, inputs) whose largest output is their class in ``y`` (rows,).
 
     ValueError without samples.

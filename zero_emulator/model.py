@@ -3,21 +3,26 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import sqrt
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from zero_emulator.layer import Layer, check_dtypes, draw
 from zero_emulator.layout import Array, Empty, FlatLayout
 from zero_emulator.padding import PADDINGS, Padding
 
 
 class Saved(NamedTuple):
-    """What backward needs of a forward pass. No parameters: their full view may be gone by then."""
+    """What backward needs of a forward pass."""
 
     x: Array
     y: Array  # held anyway, as the next layer's x
+
+    @property
+    def loss(self) -> float:
+        """A linear layer adds nothing to the loss."""
+        return 0.0
 
 
 @dataclass(frozen=True)
@@ -48,24 +53,16 @@ class Linear:
         return replace(self, padding=PADDINGS[padding](shapes, world_size))
 
     def initial(self, rng: np.random.Generator, dtype: npt.DTypeLike) -> Array:
-        """Fresh flat parameters: weights normal with variance 2 / inputs, biases zero.
-
-        The draw is made in float64 and then cast, so that every dtype starts from the same numbers.
-        Source: He et al., Delving Deep into Rectifiers, 2015.
-        """
+        """Fresh flat parameters: weights normal with variance 2 / inputs, biases zero."""
         params = np.zeros(self.layout.size, dtype)
-        weight = self.layout.views(params)["weight"]
-        weight[...] = rng.standard_normal(weight.shape) * sqrt(2 / self.inputs)
+        draw(rng, self.layout.views(params)["weight"])
         return params
 
-    def forward(self, params: Array, x: Array, empty: Empty = np.empty) -> tuple[Array, Saved]:
-        """The outputs (rows, outputs) of ``x`` (rows, inputs), and what ``backward`` will need.
-
-        ``params`` is flat and of the dtype of ``x``, else ValueError. The outputs are in what is saved too:
-        do not write to them. ``empty`` makes them.
-        """
-        if x.dtype != params.dtype:
-            raise ValueError(f"x is {x.dtype} and the parameters are {params.dtype}: cast one to the other")
+    def forward(
+        self, params: Array, x: Array, empty: Empty = np.empty, *, global_count: int = 1
+    ) -> tuple[Array, Saved]:
+        """The outputs (rows, outputs) of ``x`` (rows, inputs), which are in what is saved too."""
+        check_dtypes(params, x)
         weight, bias = self.layout.views(params).values()
         y = empty((len(x), self.outputs), x.dtype)
         np.matmul(x, weight, out=y)
@@ -83,13 +80,9 @@ class Linear:
         empty: Empty = np.empty,
         *,
         needs_grad_x: bool = True,
+        loss_scale: float = 1.0,
     ) -> Array | None:
-        """The gradient by x (rows, inputs), or None where it is not needed, as in the first layer.
-
-        Overwrites ``grad_params``, flat like ``params``, with the gradient by the parameters: whatever it
-        held before is gone, and an empty batch leaves zeros. ``grad_y`` (rows, outputs) is only read.
-        ``empty`` makes the result, and the gradient before the ReLU.
-        """
+        """The gradient by x (rows, inputs); ``empty`` makes it, and the gradient before the ReLU."""
         grad_weight, grad_bias = self.layout.views(grad_params).values()
         grad_z = grad_y
         if self.relu:
@@ -121,7 +114,7 @@ def build_mlp(sizes: Sequence[int]) -> tuple[Linear, ...]:
     )
 
 
-def initial_parameters(layers: Sequence[Linear], seed: int, dtype: npt.DTypeLike) -> list[Array]:
+def initial_parameters(layers: Sequence[Layer], seed: int, dtype: npt.DTypeLike) -> list[Array]:
     """One flat array a layer; the same seed gives the same numbers, on every rank and in every dtype."""
     rng = np.random.default_rng(seed)
     return [layer.initial(rng, dtype) for layer in layers]

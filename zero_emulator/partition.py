@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from zero_emulator.cuts import CUTS, overlaps
+from zero_emulator.layer import Layer
 from zero_emulator.layout import FlatLayout
-from zero_emulator.model import Linear
 from zero_emulator.theory import Sizes
 
 
@@ -13,7 +13,7 @@ from zero_emulator.theory import Sizes
 class Partition:
     """Layers, and elements of each layer's blocks, padding included: block r belongs to rank r."""
 
-    layers: tuple[Linear, ...]
+    layers: tuple[Layer, ...]
     blocks: tuple[Sizes, ...]
 
     @property
@@ -42,7 +42,7 @@ def matrix_shares(layouts: Sequence[FlatLayout], blocks: Sequence[Sizes]) -> tup
 
 
 def make_partition(
-    layers: Sequence[Linear], world_size: int, *, padding: str = "none", cut: str = "even"
+    layers: Sequence[Layer], world_size: int, *, padding: str = "none", cut: str = "even"
 ) -> Partition:
     """The layers with this padding, cut in this way; their names are those of PADDINGS and CUTS."""
     padded = tuple(layer.padded(padding, world_size) for layer in layers)

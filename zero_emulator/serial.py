@@ -9,14 +9,14 @@ import numpy as np
 
 from collectives.blocks import bounds, even_cut
 from zero_emulator.clipping import clip_scale, square_sum
+from zero_emulator.layer import Layer
 from zero_emulator.layout import Array
 from zero_emulator.losses import LossFunction
-from zero_emulator.model import Linear
 from zero_emulator.optimizers import Optimizer
 
 
 def train_serially(
-    layers: Sequence[Linear],
+    layers: Sequence[Layer],
     parameters: Sequence[Array],
     optimizer: Optimizer,
     loss_function: LossFunction,
@@ -49,7 +49,7 @@ def train_serially(
 
 
 def batch_gradients(
-    layers: Sequence[Linear],
+    layers: Sequence[Layer],
     parameters: Sequence[Array],
     loss_function: LossFunction,
     x: Array,
@@ -70,7 +70,7 @@ def batch_gradients(
 
 
 def loss_and_gradients(
-    layers: Sequence[Linear],
+    layers: Sequence[Layer],
     parameters: Sequence[Array],
     loss_function: LossFunction,
     x: Array,
@@ -79,13 +79,15 @@ def loss_and_gradients(
 ) -> tuple[float, list[Array]]:
     """These samples' share of the mean loss over ``global_count`` samples, and its gradient.
 
-    The gradient is one flat array a layer. Nothing that is passed in is written to.
+    Losses that layers have of their own are in it. The gradient is one flat array a layer. Nothing that is
+    passed in is written to.
     """
     saved = []
     for layer, params in zip(layers, parameters, strict=True):
-        x, kept = layer.forward(params, x)
+        x, kept = layer.forward(params, x, global_count=global_count)
         saved.append(kept)
     loss, grad = loss_function(x, y, global_count)
+    loss += sum(kept.loss for kept in saved)
     gradients = [np.empty_like(params) for params in parameters]
     for index in reversed(range(len(layers))):
         grad_x = layers[index].backward(parameters[index], saved[index], grad, gradients[index])

@@ -7,10 +7,10 @@ import numpy as np
 
 from collectives.ledger import Label
 from zero_emulator.batches import rank_rows
+from zero_emulator.layer import Kept, Layer
 from zero_emulator.layout import Array
 from zero_emulator.losses import LossFunction
 from zero_emulator.meter import Moment
-from zero_emulator.model import Linear, Saved
 from zero_emulator.strategies import Strategy
 
 ViewObserver = Callable[[int, int, Array], None]
@@ -22,7 +22,7 @@ class Trainer:
 
     def __init__(
         self,
-        layers: Sequence[Linear],
+        layers: Sequence[Layer],
         loss_function: LossFunction,
         strategy: Strategy,
         on_view: ViewObserver = lambda iteration, layer, view: None,
@@ -62,9 +62,10 @@ class Trainer:
         """Forward and backward of this rank's rows; their share of the loss."""
         self._label("forward", 0)
         x, y = self._load(x), self._load(y)
-        outputs, saved = self._forward(x, micro_batch)
+        outputs, saved = self._forward(x, micro_batch, batch_size)
         grad: Array | None
         share, grad = self._loss(outputs, y, batch_size)
+        share += sum(kept.loss for kept in saved)
         del outputs  # or it would outlive its own backward
         for index in reversed(range(len(self.layers))):
             self._label("backward", index)
@@ -80,13 +81,13 @@ class Trainer:
         loaded[...] = rows
         return loaded
 
-    def _forward(self, x: Array, micro_batch: int) -> tuple[Array, list[Saved]]:
+    def _forward(self, x: Array, micro_batch: int, batch_size: int) -> tuple[Array, list[Kept]]:
         saved = []
         for index, layer in enumerate(self.layers):
             self._label("forward", index)
             self.strategy.before_forward(index, micro_batch)
             self.on_view(self.iteration, index, self.strategy.view(index))
-            x, kept = layer.forward(self.strategy.view(index), x, self._empty)
+            x, kept = layer.forward(self.strategy.view(index), x, self._empty, global_count=batch_size)
             saved.append(kept)
             self.strategy.after_forward(index, micro_batch)
         return x, saved
@@ -94,10 +95,10 @@ class Trainer:
     def _loss(self, outputs: Array, y: Array, batch_size: int) -> tuple[float, Array]:
         share, grad = self.loss_function(outputs, y, batch_size)
         if self.strategy.loss_scale is not None:
-            grad *= self.strategy.loss_scale.value
+            grad *= self._loss_scale
         return share, self.strategy.meter.track("activation", grad)
 
-    def _backward(self, index: int, micro_batch: int, saved: Saved, grad: Array) -> Array | None:
+    def _backward(self, index: int, micro_batch: int, saved: Kept, grad: Array) -> Array | None:
         self.on_view(self.iteration, index, self.strategy.view(index))
         return self.layers[index].backward(
             self.strategy.view(index),
@@ -106,7 +107,12 @@ class Trainer:
             self.strategy.gradient(index, micro_batch),
             self._empty,
             needs_grad_x=index > 0,
+            loss_scale=self._loss_scale,
         )
+
+    @property
+    def _loss_scale(self) -> float:
+        return 1.0 if self.strategy.loss_scale is None else self.strategy.loss_scale.value
 
     def _label(self, phase: str, layer: int | None) -> None:
         self.comm.label = Label("training", self.iteration, phase, layer)

@@ -1,13 +1,13 @@
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 from zero_emulator.clipping import square_sum
-from zero_emulator.layout import Array
+from zero_emulator.layout import Array, Empty
 from zero_emulator.losses import LOSSES, LossFunction, mean_squared_error, softmax_cross_entropy
 from zero_emulator.metrics import accuracy
-from zero_emulator.model import build_mlp, initial_parameters
+from zero_emulator.model import Linear, build_mlp, initial_parameters
 from zero_emulator.optimizers import SGD, Adam, Optimizer
 from zero_emulator.serial import loss_and_gradients, train_serially
 
@@ -106,3 +106,36 @@ def test_accuracy_is_the_fraction_of_largest_outputs_that_are_right() -> None:
     assert accuracy(layers, [params], x, np.array([0, 1, 0, 0])) == 0.75
     with pytest.raises(ValueError, match="0 samples"):
         accuracy(layers, [params], x[:0], np.empty(0, int))
+
+
+class Charged(NamedTuple):
+    """What a Linear has saved, and a loss of its own."""
+
+    x: Array
+    y: Array
+    loss: float
+
+
+class Charging(Linear):
+    """Costs 3 a row."""
+
+    def forward(self, params: Array, x: Array, empty: Empty = np.empty, *, global_count: int = 1) -> Any:
+        y, saved = super().forward(params, x, empty)
+        return y, Charged(*saved, loss=3 * len(x) / global_count)
+
+
+@pytest.mark.parametrize("micro_batches", [1, 3])
+def test_a_loss_that_a_layer_has_of_its_own_is_a_mean_over_the_batch_too(micro_batches: int) -> None:
+    x, y = quadrants(7)
+    losses = [
+        train_serially(
+            layers,
+            initial_parameters(layers, 1, np.float64),
+            SGD(0.1),
+            softmax_cross_entropy,
+            [(x, y)],
+            micro_batches=micro_batches,
+        )[0]
+        for layers in ([Linear(2, 2, relu=False)], [Charging(2, 2, relu=False)])
+    ]
+    assert losses[1] - losses[0] == pytest.approx(3, rel=1e-14)
