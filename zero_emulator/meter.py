@@ -1,10 +1,11 @@
 """How much memory a rank holds, by kind: each array counts from its allocation to its death.
 
-An array is watched by a weak reference. So nobody has to say that it is freed, and nobody can say so while a
-view of it is still held somewhere. Counted is what a device would hold: parameters and their states, and what
-passes through an iteration. Not counted are the data set, which stays with the host but for the rows of a
-micro-batch; bookkeeping (versions, digests, the records of call checks); what audits gather between
-iterations; and NumPy's own temporaries of a piece, or of a few numbers a row.
+An array is watched by a weak reference. So nobody has to say that it is freed, and nobody can say so
+while a view of it is still held somewhere. Counted is what a device would hold: parameters and their
+states, and what passes through an iteration; and on a meter of its own what is kept on the host
+instead, to be brought in slot by slot. Not counted are the data set, which stays with the host but for
+the rows of a micro-batch; bookkeeping (versions, digests, the records of call checks); what audits
+gather between iterations; and NumPy's own temporaries of a piece, or of a few numbers a row.
 """
 
 import weakref
@@ -23,6 +24,7 @@ PERSISTENT = ("weight", "gradient", "master", "moment")
 
 PASSING = (
     "view",  # a gathered layer
+    "slot",  # state of the host, on the device for as long as it is used
     "compute copy",  # of a layer whose weights are of another dtype than what is computed in
     "buffer",  # of communication: full gradients on their way, casts for the wire, what rings work in
     "scratch",  # of the optimizer
@@ -66,15 +68,31 @@ class DeviceMemoryError(MemoryError):
     """An allocation does not fit the device any more; the message is the ledger at that moment."""
 
 
-class Meter:
-    """One rank's memory: ``alive`` is by kind and in bytes, ``peak`` the most so far.
+class HostMemoryError(MemoryError):
+    """The same of the host."""
 
-    ``at`` is the moment, set by whoever knows. ``limit`` is the memory of the device in bytes: what goes past
-    it raises DeviceMemoryError, before anything is allocated, and ``advice`` says what would fit.
+
+ERRORS: dict[str, type[MemoryError]] = {"device": DeviceMemoryError, "host": HostMemoryError}
+
+
+class Meter:
+    """One rank's memory in one place: ``alive`` is by kind and in bytes, ``peak`` the most so far.
+
+    ``at`` is the moment, set by whoever knows. ``place`` is "device" or "host", and ``limit`` its memory in
+    bytes: what goes past it raises DeviceMemoryError or HostMemoryError, before anything is allocated, and
+    ``advice`` says what would fit.
+
+    Arrays are to be made and let go of on the rank's main thread: counts are not guarded by a lock.
     """
 
-    def __init__(self, limit: int | None = None, advice: Callable[[], str] = lambda: "take more") -> None:
-        self.limit, self.advice, self.at = limit, advice, Moment()
+    def __init__(
+        self,
+        limit: int | None = None,
+        advice: Callable[[], str] = lambda: "take more",
+        place: str = "device",
+    ) -> None:
+        self.limit, self.advice, self.place, self.at = limit, advice, place, Moment()
+        self._error = ERRORS[place]
         self.alive: Counter[str] = Counter()
         self.peak = Peak({}, self.at)
         self._total = self._most = 0
@@ -115,9 +133,9 @@ class Meter:
 
     def _check_limit(self, kind: str, num_bytes: int) -> None:
         if self.limit is not None and self._total + num_bytes > self.limit:
-            raise DeviceMemoryError(
+            raise self._error(
                 f"{num_bytes} bytes of {kind} do not fit in {self.at}: {self._total} of the {self.limit} of "
-                f"--device-memory are taken, {describe_kinds(self.alive)}: {self.advice()}"
+                f"--{self.place}-memory are taken, {describe_kinds(self.alive)}: {self.advice()}"
             )
 
 

@@ -13,7 +13,7 @@ from zero_emulator.compare import compare
 from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
 from zero_emulator.expected_memory import expected_peak
-from zero_emulator.meter import DeviceMemoryError, Meter, Moment, Peak
+from zero_emulator.meter import DeviceMemoryError, HostMemoryError, Meter, Moment, Peak
 from zero_emulator.run import run
 
 
@@ -58,6 +58,16 @@ def test_what_does_not_fit_is_not_allocated_and_says_what_is_there() -> None:
     assert meter.peak.total == weight.nbytes
     meter.empty("view", 40, np.uint8)
     assert meter.peak.total == 100
+
+
+def test_a_host_that_is_too_small_names_itself_and_its_option() -> None:
+    host = Meter(limit=100, place="host")
+    kept = host.zeros("weight", 60, np.uint8)
+    with pytest.raises(
+        HostMemoryError, match="60 of the 100 of --host-memory are taken, 60 weight: take more"
+    ):
+        host.empty("weight", 41, np.uint8)
+    assert host.peak.total == kept.nbytes
 
 
 @pytest.fixture
