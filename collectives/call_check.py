@@ -31,7 +31,7 @@ def describe(
     algorithm: Algorithm, operator: str | None, dtype: np.dtype[Any], sizes: Sizes, num_chunks: int
 ) -> bytes:
     """The record of a call; ``sizes`` is empty where ranks do not all know them."""
-    kind = dtype.name if dtype.isnative else dtype.str
+    kind = dtype_name(dtype)
     root = None if algorithm.collective.root is None else f"root {algorithm.collective.root}"
     what = f"{algorithm.collective.name}({', '.join(filter(None, (operator, kind, algorithm.name, root)))})"
     if not sizes:
@@ -40,6 +40,11 @@ def describe(
     chunks = f" in {num_chunks} chunks each" if num_chunks > 1 else ""
     text = f"{what} of {sum(numbers)} elements{chunks}, in blocks of {', '.join(map(str, numbers))}"
     return _record(text)
+
+
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    """What tells it from every other one of numbers, in its byte order too."""
+    return dtype.name if dtype.isnative else dtype.str
 
 
 def describe_refusal(collective: str, error: Exception) -> bytes:

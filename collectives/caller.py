@@ -71,7 +71,7 @@ class Caller:
         self._path: tuple[int, ...] = ()  # the splits that led here: tells its calls from others'
         self._bindings = Bindings()
         self._describe = lru_cache(maxsize=256)(describe)
-        self._num_calls = 0
+        self._num_calls = self._num_parts = 0
 
     @property
     def label(self) -> Label:
@@ -81,6 +81,17 @@ class Caller:
     @label.setter
     def label(self, label: Label) -> None:
         self._label_holder.label = label
+
+    @property
+    def message_label(self) -> Label:
+        """What the messages of a call carry: the label of the rank, and the axis of this Communicator."""
+        label = self._label_holder.label
+        return label if label.axis == self.axis else label._replace(axis=self.axis)
+
+    def new_path(self) -> tuple[int, ...]:
+        """The way to what is made of it next. Every rank calls it, so that its calls are numbered apart."""
+        self._num_parts += 1
+        return (*self._path, self._num_parts)
 
     def _start(self, request: Request) -> Work:
         """The call, in flight. ValueError or ScheduleError if it cannot be made: the other ranks are told."""
@@ -179,12 +190,7 @@ class Caller:
 
     def _new_call(self, collective: str, algorithm: str) -> Call:
         self._num_calls += 1
-        return Call(self._num_calls - 1, collective, algorithm, self._own_label(), self._path)
-
-    def _own_label(self) -> Label:
-        """What its messages carry: the label of the rank, and the axis of this Communicator."""
-        label = self._label_holder.label
-        return label if label.axis == self.axis else label._replace(axis=self.axis)
+        return Call(self._num_calls - 1, collective, algorithm, self.message_label, self._path)
 
     def _tell(self, collective: str, error: Exception) -> None:
         """Take part in the call's check all the same, so that the others hear why this rank does not call."""

@@ -75,7 +75,6 @@ class Communicator(Caller):
         allocate: Callable[[int], Array] | None = None,
     ) -> None:
         super().__init__(transport, time_limit, check, chunk_bytes, allocate)
-        self._num_splits = 0
 
     def all_gather(
         self,
@@ -248,7 +247,7 @@ class Communicator(Caller):
         ``axis``: which one of a grid of ranks it runs along; without it that of the whole. It has the label
         of the whole, too: to set one is to set the other.
         """
-        self._num_splits += 1
+        path = self.new_path()
         part = split(self.transport, color, key, self.time_limit)
         if part is None or color is None:
             return None
@@ -261,7 +260,7 @@ class Communicator(Caller):
         )
         communicator.axis = self.axis if axis is None else axis
         communicator._label_holder = self._label_holder
-        communicator._path = (*self._path, self._num_splits, int(color))
+        communicator._path = (*path, int(color))
         return communicator
 
     def exchange(self, value: object) -> list[Any]:

@@ -28,10 +28,15 @@ class LabelHolder:
         self.label = Label()
 
 
+SEND = "send"
+"""The collective of a message between two ranks, which is none."""
+
+
 class Call(NamedTuple):
     """One collective call. ``number`` counts the calls of its communicator, alike on all ranks.
 
-    ``communicator`` is the way to it: the number and the color of each split, none for the world's.
+    ``communicator`` is the way to it: the number and the color of each split, none for the world's; and, for
+    a message between two ranks, the number of its `PointToPoint` and the lane.
     """
 
     number: int
@@ -116,17 +121,20 @@ def pair_messages(entries_by_rank: Sequence[Sequence[Entry]]) -> list[Message]:
     """Every message of a run, in the order handed over, from the ledgers of all ranks.
 
     Each send must have been counted as a receive of as many bytes at its other end: otherwise LedgerError.
+    A message between two ranks may have another label at each end; it is told with the sender's.
     """
     arrivals: dict[tuple[int, int, Origin], deque[tuple[int, float]]] = defaultdict(deque)
     for receiver, entries in enumerate(entries_by_rank):
         for entry in entries:
             for sender, num_bytes in entry.recvs:
-                arrivals[sender, receiver, entry.origin].append((num_bytes, entry.end or entry.start))
+                arrivals[sender, receiver, _shared(entry.origin)].append(
+                    (num_bytes, entry.end or entry.start)
+                )
     messages = []
     for sender, entries in enumerate(entries_by_rank):
         for entry in entries:
             for receiver, num_bytes in entry.sends:
-                arrived = arrivals[sender, receiver, entry.origin]
+                arrived = arrivals[sender, receiver, _shared(entry.origin)]
                 received, end = arrived.popleft() if arrived else (0, 0.0)
                 if received != num_bytes:
                     raise LedgerError(
@@ -141,3 +149,11 @@ def pair_messages(entries_by_rank: Sequence[Sequence[Entry]]) -> list[Message]:
                 f"from rank {sender}, which counted none sent"
             )
     return sorted(messages, key=lambda message: message.start)
+
+
+def _shared(origin: Origin) -> Origin:
+    """What both ends of a message know. In a send they may be in different phases: of its label, the kind."""
+    call = origin.call
+    if call.collective != SEND:
+        return origin
+    return origin._replace(call=call._replace(label=Label(call.label.kind, axis=call.label.axis)))

@@ -23,12 +23,17 @@ def own_flights(transport: Transport, works: list[Flight]) -> list[Flight]:
 
 def _settle(transport: Transport, limit: float) -> None:
     rank, in_flight = transport.rank, transport.in_flight
-    if not transport.wait_until(lambda: not own_flights(transport, in_flight.works), limit):
-        left = len(own_flights(transport, in_flight.works))
+
+    def to_settle(works: list[Flight]) -> list[Flight]:
+        # A message between two ranks keeps its tags: it may be answered only after this.
+        return [work for work in own_flights(transport, works) if not work.tags_are_kept]
+
+    if not transport.wait_until(lambda: not to_settle(in_flight.works), limit):
+        left = len(to_settle(in_flight.works))
         raise TransportError(
             f"rank {rank} waited {limit:g} s for {left} collectives in flight, to use their tags again"
         )
-    if failed := own_flights(transport, in_flight.failed):
+    if failed := to_settle(in_flight.failed):
         raise TransportError(
             f"rank {rank} cannot use its tags again: {len(failed)} collectives have failed with messages "
             "under way"

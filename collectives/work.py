@@ -26,6 +26,8 @@ class Work:
     not when the last message lands: so when it is freed does not depend on the weather.
     """
 
+    tags_are_kept = False
+
     def __init__(
         self, call: Call, transport: Transport, stages: Iterator[list[Lane]], time_limit: float
     ) -> None:
@@ -145,5 +147,5 @@ def describe_wait(transport: Transport, pending: Pending, origin: Origin, call: 
     whom = [f"for rank {', '.join(map(str, recvs))} to send"] if recvs else []
     whom += [f"for rank {', '.join(map(str, sends))} to receive"] if sends else []
     # Perhaps in its call check: but it is the call that the caller knows.
-    stage = "" if origin.call == call else f" ({origin.call.collective})"
+    stage = "" if origin.call.collective == call.collective else f" ({origin.call.collective})"
     return f"{call}{stage}, step {origin.step}, chunk {origin.chunk}: {' and '.join(whom)}"

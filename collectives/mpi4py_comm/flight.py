@@ -30,6 +30,7 @@ class CollectiveFlight:
         if not self.nudge():
             DRIVER.in_flight.works.append(self)
 
+    tags_are_kept = False
     over: bool
     failure: Exception | None
 

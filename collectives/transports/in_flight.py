@@ -69,6 +69,9 @@ class Tags:
 class Flight(Protocol):
     """A Work, as far as it is moved along."""
 
+    tags_are_kept: bool
+    """Whether nobody else will ever be given its tags."""
+
     @property
     def tags(self) -> Tags: ...
 
