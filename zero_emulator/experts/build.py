@@ -1,0 +1,88 @@
+"""Models with experts: what is chosen, the layers that it makes, and the part of them that one rank has."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+
+from zero_emulator.experts.experts import Experts
+from zero_emulator.experts.peers import Peers
+from zero_emulator.experts.router import Router
+from zero_emulator.layer import Layer
+from zero_emulator.model import build_mlp
+
+
+@dataclass(frozen=True)
+class ExpertSettings:
+    """The experts behind every hidden layer: ``hidden`` units inside each, the rest as in Router.
+
+    ValueError for what cannot be.
+    """
+
+    num_experts: int
+    top_k: int
+    hidden: int
+    capacity: float | None = None
+    balance: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.num_experts < 2:
+            raise ValueError(f"{self.num_experts} experts leave nothing to choose: give 2 or more")
+        if self.top_k not in (1, 2):
+            raise ValueError(f"{self.top_k} experts a row: a row chooses 1 or 2")
+        if self.hidden < 1:
+            raise ValueError(f"experts with {self.hidden} hidden units: give 1 or more")
+        if self.capacity is not None and not (self.capacity > 0 and isfinite(self.capacity)):
+            raise ValueError(
+                f"a capacity of {self.capacity:g} times the even share: give a number above 0, or none to "
+                f"drop nothing"
+            )
+        if not (self.balance >= 0 and isfinite(self.balance)):
+            raise ValueError(f"a balancing loss weighed by {self.balance:g}: give a number of 0 or more")
+
+
+def build_expert_mlp(sizes: Sequence[int], settings: ExpertSettings | None = None) -> tuple[Layer, ...]:
+    """The layers of ``build_mlp``, and behind every hidden one a Router and its Experts, all of them here.
+
+    ValueError where there is no hidden layer for them to stand behind.
+    """
+    layers = build_mlp(sizes)
+    if settings is None:
+        return layers
+    *hidden, last = layers
+    if not hidden:
+        raise ValueError(
+            f"{settings.num_experts} experts stand behind hidden layers, and sizes {list(sizes)} have none: "
+            f"give a hidden layer, or no experts"
+        )
+    built: list[Layer] = []
+    for layer in hidden:
+        width, num_experts = layer.outputs, settings.num_experts
+        router = Router(width, num_experts, settings.top_k, settings.capacity, settings.balance)
+        built += layer, router, Experts(width, settings.hidden, num_experts, range(num_experts))
+    return *built, last
+
+
+def part(
+    layers: Sequence[Layer], expert_position: int, expert_degree: int, peers: Peers
+) -> tuple[Layer, ...]:
+    """The layers as one of ``expert_degree`` ranks has them: an equal part of the experts, all of the rest.
+
+    ValueError if experts do not divide, or there is no such position.
+    """
+    if not 0 <= expert_position < expert_degree:
+        raise ValueError(f"no position {expert_position} among {expert_degree}: count them from 0")
+    return tuple(_part(layer, expert_position, expert_degree, peers) for layer in layers)
+
+
+def _part(layer: Layer, position: int, degree: int, peers: Peers) -> Layer:
+    if isinstance(layer, Router):
+        return replace(layer, peers=peers)
+    if isinstance(layer, Experts):
+        size, rest = divmod(layer.num_experts, degree)
+        if rest:
+            raise ValueError(
+                f"{layer.num_experts} experts do not split over {degree} ranks: take a divisor of "
+                f"{layer.num_experts}"
+            )
+        return replace(layer, here=range(position * size, (position + 1) * size), peers=peers)
+    return layer

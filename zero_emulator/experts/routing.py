@@ -1,0 +1,45 @@
+"""Who has chosen which expert, and what a capacity leaves of it: from the counts of all ranks alone."""
+
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+
+from zero_emulator.layout import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Routing:
+    """The choices of a global micro-batch: samples by rank and expert, all (ranks, num_experts) of int64."""
+
+    counts: Array
+    kept: Array
+
+    @property
+    def dropped(self) -> Array:
+        """Choices that found their expert full."""
+        return np.asarray(self.counts - self.kept)
+
+    @property
+    def shares(self) -> Array:
+        """The part of all choices that fell on each expert, before drops; zeros if there are none."""
+        by_expert = self.counts.sum(axis=0)
+        return np.asarray(by_expert / max(1, by_expert.sum()))
+
+
+def route(counts: Array, top_k: int, capacity: float | None) -> Routing:
+    """What every expert keeps of what chose it: so many samples at most, the first in the global order.
+
+    ``counts`` (ranks, num_experts): how often each rank's samples chose each expert, ``top_k`` choices a
+    sample; the samples lie in rank order. An expert takes at most ``capacity`` times its even share of the
+    choices, rounded up.
+
+    >>> route(np.array([[2, 1], [3, 0]]), top_k=1, capacity=1.0).kept.tolist()
+    [[2, 1], [1, 0]]
+    """
+    if capacity is None:
+        return Routing(counts, counts)
+    num_samples, num_experts = int(counts.sum()) // top_k, counts.shape[1]
+    room = ceil(capacity * top_k * num_samples / num_experts)
+    before = np.cumsum(counts, axis=0) - counts
+    return Routing(counts, np.clip(room - before, 0, counts))
