@@ -11,7 +11,9 @@ import numpy as np
 
 from collectives.communicator import IN_PLACE, Communicator
 from collectives.ledger import Label
+from zero_emulator.grid import Ranks
 from zero_emulator.layout import Array
+from zero_emulator.partition import Partition
 from zero_emulator.strategies import Strategy
 from zero_emulator.theory import DIGEST_BYTES
 
@@ -19,12 +21,15 @@ from zero_emulator.theory import DIGEST_BYTES
 class DigestAudit:
     """Every rank's digest of the parameters after every ``every``-th iteration, and after the last.
 
+    A rank has one digest for each class of its layers, that is for each set of ranks that has them, too.
     ``contradictions`` are views of one layer in one iteration that were not alike: the backward must use what
     the forward used, in every micro-batch.
     """
 
-    def __init__(self, comm: Communicator, iterations: int, every: int) -> None:
+    def __init__(self, comm: Communicator, partition: Partition, iterations: int, every: int) -> None:
         self.comm, self.iterations, self.every = comm, iterations, every
+        self.classes = [[held.layer for held in of] for of in partition.share(comm.rank).classes]
+        self.num_digests = partition.num_classes
         self.digests: dict[int, list[str]] = {}
         self.contradictions: list[str] = []
         self._layers: dict[int, bytes] = {}
@@ -47,23 +52,25 @@ class DigestAudit:
         """All views of the outcome of ``iteration`` have been seen: exchange the digests, as audit bytes."""
         if not self.wants(iteration):
             return
-        layers = b"".join(self._layers[layer] for layer in sorted(self._layers))
-        whole = blake2b(layers, digest_size=DIGEST_BYTES)
-        digests = np.empty((self.comm.world_size, DIGEST_BYTES), np.uint8)
-        digests[self.comm.rank] = np.frombuffer(whole.digest(), np.uint8)
-        sizes = (DIGEST_BYTES,) * self.comm.world_size
+        digests = np.zeros((self.comm.world_size, self.num_digests * DIGEST_BYTES), np.uint8)
+        for own, layers in zip(
+            np.split(digests[self.comm.rank], self.num_digests), self.classes, strict=False
+        ):
+            views = b"".join(self._layers[layer] for layer in layers)
+            own[...] = np.frombuffer(blake2b(views, digest_size=DIGEST_BYTES).digest(), np.uint8)
         with self.comm.labelled(Label("audit", iteration, "update")):
+            sizes = (digests.shape[1],) * self.comm.world_size
             self.comm.all_gather(IN_PLACE, digests, sizes=sizes).wait()
         self.digests[iteration] = [digest.tobytes().hex() for digest in digests]
         self._layers.clear()
 
     def close_last(self, strategy: Strategy) -> list[Array]:
-        """The last iteration has no next: gather every layer for the audit; the full weights."""
+        """The last iteration has no next: gather every layer for the audit; the rank's full weights."""
         weights = []
-        for layer in range(len(strategy.layers)):
-            with self.comm.labelled(Label("audit", self.iterations, "update", layer)):
+        for layer, group in enumerate(strategy.groups):
+            with self.comm.labelled(Label("audit", self.iterations, "update", group.number)):
                 weights.append(strategy.gather_weight(layer))
-            self.saw(self.iterations + 1, layer, weights[-1])
+            self.saw(self.iterations + 1, group.number, weights[-1])
         self.close(self.iterations)
         return weights
 
@@ -74,12 +81,20 @@ def gather_gradients(strategy: Strategy, iteration: int) -> list[Array]:
     Adam hides a gradient that is too large by a factor; this does not.
     """
     gradients = []
-    for layer in range(len(strategy.layers)):
-        with strategy.comm.labelled(Label("audit", iteration, "update", layer)):
+    for layer, group in enumerate(strategy.groups):
+        with strategy.comm.labelled(Label("audit", iteration, "update", group.number)):
             gradients.append(strategy.gather_gradient(layer).astype(np.float64))
     return gradients
 
 
-def all_equal(digests: Sequence[str]) -> bool:
-    """Whether every rank has the same."""
-    return len(set(digests)) == 1
+def all_alike(partition: Partition, digests: Sequence[str]) -> bool:
+    """Whether all ranks that compute with the same weights have the same digests of them."""
+    length = 2 * DIGEST_BYTES  # in hexadecimal digits
+    seen: dict[tuple[int, Ranks], str] = {}
+    for rank, digest in enumerate(digests):
+        for number, held in enumerate(partition.share(rank).classes):
+            copies = partition.grid.copies(rank, expert=held[0].expert)
+            own = digest[number * length : (number + 1) * length]
+            if seen.setdefault((number, copies), own) != own:
+                return False
+    return True

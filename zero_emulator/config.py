@@ -7,11 +7,13 @@ from typing import Any
 from zero_emulator.chosen import Chosen, choose
 from zero_emulator.cuts import CUTS
 from zero_emulator.data import Dataset
+from zero_emulator.grid import Grid
 from zero_emulator.losses import LOSSES
 from zero_emulator.model import build_mlp
 from zero_emulator.optimizers import Optimizer, make_optimizer
 from zero_emulator.padding import PADDINGS
 from zero_emulator.partition import Partition, make_partition
+from zero_emulator.pipeline import SCHEDULES, check_orders
 from zero_emulator.precision import Precision, find_precision
 from zero_emulator.strategies import STRATEGIES, KeepViews, StrategyOptions
 
@@ -48,6 +50,11 @@ class RunConfig:
     algorithm: tuple[str, ...] = ()
     time_limit: float = 60.0
     device_memory: int | None = None
+    pipeline: int = 1
+    chunks: int = 1
+    schedule: str = "1f1b"
+    expert: int = 1
+    shard_size: int | None = None
 
     def __post_init__(self) -> None:
         self._check_numbers()
@@ -64,6 +71,9 @@ class RunConfig:
             ("prefetch", self.prefetch, 0),
             ("audit-every", self.audit_every, 1),
             ("seed", self.seed, 0),
+            ("pipeline", self.pipeline, 1),
+            ("chunks", self.chunks, 1),
+            ("expert", self.expert, 1),
         ):
             if value < least:
                 raise ValueError(f"--{name} {value}: give {least} or more")
@@ -84,11 +94,19 @@ class RunConfig:
             ("keep-views", self.keep_views, ("none", "last", "all")),
             ("padding", self.padding, PADDINGS),
             ("cut", self.cut, CUTS),
+            ("schedule", self.schedule, SCHEDULES),
         ):
             if choice not in known:
                 raise ValueError(f"--{name} {choice}: take one of {', '.join(known)}")
 
     def _check_layout(self) -> None:
+        if self.keep_views != "none" and self.pipeline * self.chunks > 1:
+            raise ValueError(
+                f"--keep-views {self.keep_views} of {self.pipeline} x {self.chunks} chunks would keep a view "
+                "for each micro-batch under way: drop it"
+            )
+        if self.shard_size is not None and self.strategy == "ddp":
+            raise ValueError(f"--shard-size {self.shard_size}: ddp shards nothing: take another --strategy")
         if self.cut == "layers" and self.padding != "none":
             raise ValueError(f"--padding {self.padding} evens out blocks, --cut layers makes none: drop one")
 
@@ -119,7 +137,10 @@ class RunConfig:
 
     def check(self, dataset: Dataset, world_size: int) -> None:
         """ValueError if this run cannot be made with this data on so many ranks."""
-        self.chosen.check(world_size)
+        partition = self.partition(dataset, world_size)
+        check_orders(partition.orders)
+        for held in partition.share(0).held:
+            self.chosen.check(len(held.sharers))
         num_samples = len(dataset.train_x)
         if num_samples < world_size:
             raise ValueError(f"{num_samples} training samples for {world_size} ranks: take fewer ranks")
@@ -139,9 +160,17 @@ class RunConfig:
         )
 
     def partition(self, dataset: Dataset, world_size: int) -> Partition:
-        """The model's layers, and which part of each is whose among so many ranks."""
+        """The model's layers, and what each of so many ranks does of them; ValueError if that cannot be."""
         layers = build_mlp((dataset.train_x.shape[1], *self.hidden, dataset.num_classes))
-        return make_partition(layers, world_size, padding=self.padding, cut=self.cut)
+        return make_partition(
+            layers,
+            Grid(world_size, self.pipeline, self.expert, self.shard_size),
+            padding=self.padding,
+            cut=self.cut,
+            schedule=self.schedule,
+            chunks=self.chunks,
+            micro_batches=self.micro_batches,
+        )
 
     def strategy_options(self, *, poison: bool = False) -> StrategyOptions:
         return StrategyOptions(

@@ -1,5 +1,6 @@
 """What a rank of a run must keep and hold: the closed forms, given what the run was told."""
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace
 
@@ -19,9 +20,14 @@ LABEL_BYTES = 8
 def expected_persistent(config: RunConfig, partition: Partition, rank: int) -> dict[str, int]:
     """What a rank of this run must keep between iterations, in bytes by kind."""
     moments = theory.find_updates(config.optimizer, config.momentum).moments
-    return theory.persistent_bytes(
-        config.strategy, partition.blocks, rank, config.policy, moments, partition.matrices
-    )
+    kept: Counter[str] = Counter()
+    for held in partition.share(rank).classes:
+        matrices = [shares for one in held for shares in one.matrices]
+        place = held[0].sharers.index(rank)
+        blocks = [one.sizes for one in held]
+        of_class = theory.persistent_bytes(config.strategy, blocks, place, config.policy, moments, matrices)
+        kept.update(of_class)
+    return dict(kept)
 
 
 def expected_peak(config: RunConfig, partition: Partition, rank: int, skipped: Collection[int] = ()) -> Peak:

@@ -1,13 +1,21 @@
 """What a rank of a run must send and receive: the closed forms, given what the run was told."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from typing import TypeVar
 
+from collectives.blocks import even_cut
 from collectives.ledger import Kind
 from zero_emulator import theory
 from zero_emulator.config import RunConfig
-from zero_emulator.partition import Partition
+from zero_emulator.expected_messages import expected_headers, expected_messages
+from zero_emulator.partition import Held, Partition
 from zero_emulator.precision import ITEMSIZE
 from zero_emulator.theory import Due, Flow, Sizes, Use
+
+Key = TypeVar("Key", bound=Hashable)
+
+AXES = {"send": "pipeline", "all_to_all": "expert"}
+"""The axis of the grid that a collective of training goes along, if that is not the data axis."""
 
 
 def training_uses(config: RunConfig) -> tuple[Use, ...]:
@@ -62,20 +70,87 @@ def expected_traffic(
 
     ``skipped``: the update was voted down.
     """
-    fetched = fetched_matrices(config, partition.matrices, skipped=skipped)
+    share = partition.share(rank)
+    flows = expected_messages(config, partition, rank)
+    for held in share.classes:
+        _add(flows, _among_sharers(config, held, rank, skipped=skipped))
+        _add(flows, _among_twins(config, held, rank))
+    return flows
+
+
+def expected_by_axis(flows: Mapping[tuple[str, str], Flow]) -> dict[str, Flow]:
+    """The same by axis of the grid: what a collective is for says along which one it goes."""
+    by_axis: dict[str, Flow] = {}
+    for (_, collective), flow in flows.items():
+        _add(by_axis, {AXES.get(collective, "data"): flow})
+    return by_axis
+
+
+def expected_overhead(
+    config: RunConfig,
+    partition: Partition,
+    rank: int,
+    iteration: int,
+    *,
+    skipped: bool = False,
+    gradient_audit: bool = False,
+) -> dict[Kind, Flow]:
+    """What a rank must send and receive besides in an iteration: control and audit."""
+    purposes = expected_headers(partition, rank)
+    for held in partition.share(rank).classes:
+        due = due_besides(
+            config,
+            len(held),
+            _matrices(held),
+            iteration,
+            skipped=skipped,
+            gradient_audit=gradient_audit,
+        )
+        _add(purposes, theory.sharers_overhead(due, [one.sizes for one in held], _place(held, rank)))
+        twins = held[0].twins
+        if len(twins) > 1:
+            checks = theory.call_checks(len(held), len(twins), twins.index(rank))
+            _add(purposes, {("control", "call checks"): checks})
+    _add(purposes, theory.world_overhead(due, partition.world_size, rank, partition.num_classes))
+    flows: dict[Kind, Flow] = {"control": theory.NOTHING, "audit": theory.NOTHING}
+    for (kind, _), flow in purposes.items():
+        flows[kind] += flow
+    return flows
+
+
+def _among_sharers(
+    config: RunConfig, held: Sequence[Held], rank: int, *, skipped: bool
+) -> dict[tuple[str, str], Flow]:
+    """What those send each other who shard these layers."""
     return theory.iteration_traffic(
         training_uses(config),
-        partition.blocks,
-        rank,
-        fetched,
+        [one.sizes for one in held],
+        _place(held, rank),
+        fetched_matrices(config, _matrices(held), skipped=skipped),
         ITEMSIZE[config.policy.updated],
         config.chosen.flow,
     )
 
 
-def expected_overhead(partition: Partition, rank: int, due: Due) -> dict[Kind, Flow]:
-    """What a rank must send and receive besides in an iteration where this is due: control and audit."""
-    flows: dict[Kind, Flow] = {"control": theory.NOTHING, "audit": theory.NOTHING}
-    for (kind, _), flow in theory.overhead(due, partition.blocks, rank).items():
-        flows[kind] += flow
-    return flows
+def _among_twins(config: RunConfig, held: Sequence[Held], rank: int) -> dict[tuple[str, str], Flow]:
+    """What those send each other who keep the same shards: its gradient, reduced over them."""
+    twins, place = held[0].twins, _place(held, rank)
+    if len(twins) == 1:
+        return {}
+    blocks = [even_cut(one.sizes[place], len(twins)) for one in held]
+    use = Use("update", "all_reduce", 1, ITEMSIZE[config.policy.summed_gradient])
+    return theory.iteration_traffic([use], blocks, twins.index(rank), flow_of=config.chosen.flow)
+
+
+def _place(held: Sequence[Held], rank: int) -> int:
+    """Which of the ranks that shard these layers it is."""
+    return held[0].sharers.index(rank)
+
+
+def _matrices(held: Sequence[Held]) -> list[Sizes]:
+    return [shares for one in held for shares in one.matrices]
+
+
+def _add(flows: dict[Key, Flow], more: Mapping[Key, Flow]) -> None:
+    for key, flow in more.items():
+        flows[key] = flows.get(key, theory.NOTHING) + flow

@@ -38,7 +38,8 @@ def overheads(record: Recorded) -> tuple[tuple[Overhead, ...], ...]:
 def reasons(record: Recorded, iteration: int) -> dict[str, str]:
     """Why each purpose sends what it does in one iteration."""
     num_layers, strategy = len(record.layers), record.config.strategy
-    num_calls = recorded_due(record)[iteration - 1].calls(num_layers)
+    due = recorded_due(record)[iteration - 1]
+    num_calls = due.calls(num_layers) + due.meetings
     norm = f"--clip {record.config.clip}: the global norm is one number in an all_reduce"
     if record.iterations[iteration - 1].skipped:
         norm = "the vote said no, so there was nothing to clip"

@@ -1,34 +1,190 @@
-"""A model over ranks: its layers, and which part of each belongs to whom."""
+"""A model over a grid of ranks: which layers a rank computes, in which order, and what it keeps."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
+from collectives.blocks import bounds, even_cut
 from zero_emulator.cuts import CUTS, overlaps
+from zero_emulator.grid import Grid, Ranks
 from zero_emulator.layer import Layer
 from zero_emulator.layout import FlatLayout
+from zero_emulator.pipeline import Order, orders
 from zero_emulator.theory import Sizes
 
 
 @dataclass(frozen=True)
+class Held:
+    """A layer as one rank computes with it: all of it, or only the experts that are here."""
+
+    layer: int
+    """Its number in the model."""
+    plan: Layer
+    place: slice
+    """What is here of the layer's flat parameters."""
+    expert: bool
+    sharers: Ranks
+    """The ranks that shard one copy between them: block i is the i-th one's."""
+    twins: Ranks
+    """The ranks that keep the same block of other copies: more than one if shards are copied, too."""
+    sizes: Sizes
+    """Elements of the blocks, padding included."""
+
+    @property
+    def matrices(self) -> tuple[Sizes, ...]:
+        """The shares of every matrix: its elements in each block."""
+        return matrix_shares([self.plan.layout], [self.sizes])
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one rank does of a model: its layers, the chunks that they make, and its order of work."""
+
+    rank: int
+    place: int
+    """Which of its stage's ranks it is: it works on the rows of that place."""
+    num_places: int
+    """Ranks of a stage."""
+    held: tuple[Held, ...]
+    chunks: Mapping[int, range]
+    """The rank's chunks of the model, each with its layers, by their place in ``held``."""
+    num_chunks: int
+    """Of the whole model."""
+    order: Order
+
+    @property
+    def classes(self) -> tuple[tuple[Held, ...], ...]:
+        """The rank's layers by who shards them: the dense ones, and experts if there are any."""
+        found: dict[Ranks, list[Held]] = {}
+        for held in self.held:
+            found.setdefault(held.sharers, []).append(held)
+        return tuple(map(tuple, found.values()))
+
+
+@dataclass(frozen=True)
 class Partition:
-    """Layers, and elements of each layer's blocks, padding included: block r belongs to rank r."""
+    """A model's layers, padding included, and where on the grid they are.
+
+    The layers are cut into ``grid.pipeline`` x ``chunks`` chunks of the model, as evenly as they go; chunk c
+    is computed on stage c modulo the number of stages. ValueError for more chunks than layers.
+    """
 
     layers: tuple[Layer, ...]
-    blocks: tuple[Sizes, ...]
+    grid: Grid
+    cut: str = "even"
+    schedule: str = "1f1b"
+    chunks: int = 1
+    micro_batches: int = 1
+
+    def __post_init__(self) -> None:
+        stages, num_layers = self.grid.pipeline, len(self.layers)
+        if stages * self.chunks > num_layers:
+            raise ValueError(
+                f"--pipeline {stages} x --chunks {self.chunks} make {stages * self.chunks} chunks of "
+                f"{num_layers} layers: take {num_layers} chunks or fewer, or more layers with --hidden"
+            )
 
     @property
     def world_size(self) -> int:
-        return len(self.blocks[0])
+        return self.grid.ranks
 
     @property
     def num_params(self) -> int:
         """Ψ, without padding."""
         return sum(layer.layout.num_params for layer in self.layers)
 
+    def chunk_layers(self, chunk: int) -> range:
+        """The layers of the model that a chunk consists of."""
+        place = bounds(even_cut(len(self.layers), self.grid.pipeline * self.chunks))[chunk]
+        return range(place.start, place.stop)
+
+    @property
+    def orders(self) -> tuple[Order, ...]:
+        """Every stage's order of work."""
+        return orders(self.schedule, self.grid.pipeline, self.chunks, self.micro_batches)
+
+    @property
+    def num_classes(self) -> int:
+        """Into how many classes the layers of a rank fall, at most: see Share."""
+        return max(len(self.share(rank).classes) for rank in range(self.world_size))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every rank shards all layers with all others, and computes them from front to back."""
+        grid = self.grid
+        return grid.pipeline == self.chunks == self.num_classes == 1 and grid.shard_size in (None, grid.ranks)
+
+    def share(self, rank: int) -> Share:
+        """What a rank does of the model."""
+        return _share(self, rank)
+
+    @property
+    def blocks(self) -> tuple[Sizes, ...]:
+        """Of every layer the blocks that a copy of it is cut into; an expert layer's: of each part of it."""
+        stages = range(0, self.world_size, self.grid.stage_size)
+        held = sorted((held for rank in stages for held in self.share(rank).held), key=lambda one: one.layer)
+        return tuple(one.sizes for one in held)
+
     @property
     def matrices(self) -> tuple[Sizes, ...]:
-        """The shares of every matrix: its elements in each rank's block."""
+        """The shares of every matrix: its elements in each block."""
         return matrix_shares([layer.layout for layer in self.layers], self.blocks)
+
+
+@lru_cache(maxsize=256)
+def _share(partition: Partition, rank: int) -> Share:
+    grid = partition.grid
+    num_chunks = grid.pipeline * partition.chunks
+    numbers: list[int] = []
+    chunks = {}
+    for chunk in range(grid.stage(rank), num_chunks, grid.pipeline):
+        layers = partition.chunk_layers(chunk)
+        chunks[chunk] = range(len(numbers), len(numbers) + len(layers))
+        numbers += layers
+    return Share(
+        rank,
+        grid.place(rank),
+        grid.stage_size,
+        _held(partition, rank, numbers),
+        chunks,
+        num_chunks,
+        partition.orders[grid.stage(rank)],
+    )
+
+
+def _held(partition: Partition, rank: int, numbers: Sequence[int]) -> tuple[Held, ...]:
+    grid = partition.grid
+    parts = [_part(partition.layers[number], grid, rank) for number in numbers]
+    held = {}
+    for expert in (False, True):
+        members = [at for at, (_, _, of_experts) in enumerate(parts) if of_experts == expert]
+        sharers, twins = grid.sharers(rank, expert=expert), grid.twins(rank, expert=expert)
+        blocks = CUTS[partition.cut]([parts[at][0].layout.size for at in members], len(sharers))
+        for at, sizes in zip(members, blocks, strict=True):
+            plan, place, _ = parts[at]
+            held[at] = Held(numbers[at], plan, place, expert, sharers, twins, sizes)
+    return tuple(held[at] for at in range(len(parts)))
+
+
+def _part(layer: Layer, grid: Grid, rank: int) -> tuple[Layer, slice, bool]:
+    """What a rank has of a layer, where that lies in the layer's parameters, whether it is of experts."""
+    return layer, slice(0, layer.layout.size), False
+
+
+def make_partition(
+    layers: Sequence[Layer],
+    grid: Grid,
+    *,
+    padding: str = "none",
+    cut: str = "even",
+    schedule: str = "1f1b",
+    chunks: int = 1,
+    micro_batches: int = 1,
+) -> Partition:
+    """The layers with this padding, cut in this way; their names are those of PADDINGS and CUTS."""
+    degree = len(grid.sharers(0, expert=False))
+    padded = tuple(layer.padded(padding, degree) for layer in layers)
+    return Partition(padded, grid, cut, schedule, chunks, micro_batches)
 
 
 def matrix_shares(layouts: Sequence[FlatLayout], blocks: Sequence[Sizes]) -> tuple[Sizes, ...]:
@@ -39,11 +195,3 @@ def matrix_shares(layouts: Sequence[FlatLayout], blocks: Sequence[Sizes]) -> tup
         for (_, shape), place in zip(layout.shapes, layout.places.values(), strict=True)
         if len(shape) == 2
     )
-
-
-def make_partition(
-    layers: Sequence[Layer], world_size: int, *, padding: str = "none", cut: str = "even"
-) -> Partition:
-    """The layers with this padding, cut in this way; their names are those of PADDINGS and CUTS."""
-    padded = tuple(layer.padded(padding, world_size) for layer in layers)
-    return Partition(padded, CUTS[cut]([layer.layout.size for layer in padded], world_size))

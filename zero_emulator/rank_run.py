@@ -11,6 +11,7 @@ from collectives.ledger import Entry, Ledger
 from collectives.transports.base import Transport
 from collectives.transports.metered import MeteredTransport
 from zero_emulator.audit import DigestAudit, gather_gradients
+from zero_emulator.axes import make_axes
 from zero_emulator.batches import global_batches
 from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
@@ -19,6 +20,7 @@ from zero_emulator.layout import Array
 from zero_emulator.losses import LOSSES
 from zero_emulator.memory import alive_bytes
 from zero_emulator.meter import Meter
+from zero_emulator.neighbours import Neighbours
 from zero_emulator.outcome import RankReport
 from zero_emulator.strategies import STRATEGIES
 from zero_emulator.traffic import RunTraffic
@@ -41,6 +43,7 @@ class RankRun:
             allocate=partial(self.meter.empty, "buffer", dtype=np.uint8),
         )
         self.comm.axis = "data"
+        axes = make_axes(self.comm, partition.grid)
         self.strategy = STRATEGIES[config.strategy](
             self.comm,
             partition,
@@ -49,15 +52,25 @@ class RankRun:
             config.make_optimizer(),
             config.strategy_options(poison=poison),
             self.meter,
+            axes,
         )
-        self.audit = DigestAudit(self.comm, config.iterations, config.audit_every)
-        self.trainer = Trainer(partition.layers, LOSSES[config.loss], self.strategy, self.audit.saw)
+        self.audit = DigestAudit(self.comm, partition, config.iterations, config.audit_every)
+        share, neighbours = self.strategy.share, None
+        if partition.grid.pipeline > 1:
+            neighbours = Neighbours(axes.pipeline(partition.grid.pipeline_peers(share.rank)))
+        self.trainer = Trainer(
+            [held.plan for held in share.held],
+            LOSSES[config.loss],
+            self.strategy,
+            self.audit.saw,
+            neighbours,
+        )
         self.traffic = RunTraffic()
         self.entries: list[Entry] = []
         self.loss_shares: list[float] = []
 
     def train(self, *, on_iteration: Callable[[int], object], audit_gradients: bool) -> list[Array] | None:
-        """Make all iterations; the gradients of the first update, if they are to be audited."""
+        """Make all iterations; the rank's gradients of the first update, if they are to be audited."""
         gradients: list[Array] | None = None
         for iteration, (x, y) in enumerate(global_batches(self.config, self.dataset), start=1):
             loss_scale = 1.0 if self.strategy.loss_scale is None else self.strategy.loss_scale.value
@@ -70,7 +83,7 @@ class RankRun:
         return gradients
 
     def finish(self) -> tuple[RankReport, list[Array]]:
-        """This rank's report, and the trained weights, gathered after memory has been counted."""
+        """This rank's report, and its trained weights, gathered after memory has been counted."""
         persistent, peak = alive_bytes(self.strategy), self.meter.peak
         weights = self.audit.close_last(self.strategy)
         self._count(self.ledger.entries)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
-from zero_emulator.audit import all_equal
+from zero_emulator.audit import all_alike
 from zero_emulator.config import RunConfig
 from zero_emulator.documents import Json
 from zero_emulator.expected_memory import expected_peak
@@ -103,7 +103,7 @@ def _iteration(config: RunConfig, partition: Partition, outcome: Outcome, iterat
         "traffic": traffic,
         "multiple": None if world_size == 1 else multiples,
         "digests": digests,
-        "identical": None if digests is None else all_equal(digests),
+        "identical": None if digests is None else all_alike(partition, digests),
     }
 
 

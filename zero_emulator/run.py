@@ -12,6 +12,7 @@ from zero_emulator.data import Dataset
 from zero_emulator.metrics import accuracy
 from zero_emulator.outcome import Outcome
 from zero_emulator.rank_run import RankRun
+from zero_emulator.whole_model import whole_model
 
 __all__ = ["Outcome", "run"]
 
@@ -34,11 +35,14 @@ def run(
     start = time.monotonic()
     check_alike(config, dataset, transport)
     rank = RankRun(config, dataset, transport, keep_events=keep_events, poison=poison)
-    gradients = rank.train(on_iteration=on_iteration, audit_gradients=audit_gradients)
-    report, weights = rank.finish()
+    own_gradients = rank.train(on_iteration=on_iteration, audit_gradients=audit_gradients)
+    report, own_weights = rank.finish()
     reports = rank.comm.exchange(report)
+    partition = config.partition(dataset, transport.world_size)
+    weights = whole_model(partition, rank.comm, own_weights)
+    gradients = None if own_gradients is None else whole_model(partition, rank.comm, own_gradients)
     test_x = dataset.test_x.astype(config.policy.compute)
     with np.errstate(over="ignore", invalid="ignore"):
-        quality = accuracy(rank.trainer.layers, weights, test_x, dataset.test_y)
+        quality = accuracy(partition.layers, weights, test_x, dataset.test_y)
     seconds = time.monotonic() - start
     return Outcome(config, reports, rank.audit.digests, weights, gradients, quality, seconds)

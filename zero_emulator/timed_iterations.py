@@ -12,6 +12,7 @@ from collectives.transports.base import Transport
 from collectives.transports.metered import MeteredTransport
 from collectives.transports.mute import MuteTransport
 from collectives.transports.stopwatch import StopwatchTransport
+from zero_emulator.grid import Grid
 from zero_emulator.layout import Array
 from zero_emulator.losses import softmax_cross_entropy
 from zero_emulator.model import Linear, build_mlp, initial_parameters
@@ -75,7 +76,7 @@ class TimedIteration:
         self.watch = StopwatchTransport(transport)
         self.ledger = Ledger()
         comm = Communicator(MeteredTransport(self.watch, self.ledger), check=not silent)
-        partition = make_partition(size.layers(), transport.world_size)
+        partition = make_partition(size.layers(), Grid(transport.world_size))
         self.updating = Seconds()
         adam = TimedAdam(1e-3, seconds=self.updating)
         self.strategy = STRATEGIES[strategy](comm, partition, 0, find_precision("fp32"), adam)

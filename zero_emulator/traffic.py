@@ -12,7 +12,7 @@ PhaseAndCollective = tuple[str, str]
 
 @dataclass
 class IterationTraffic:
-    """One rank in one iteration: training by (phase, collective), the rest in all.
+    """One rank in one iteration: training by (phase, collective) and along each axis, the rest in all.
 
     ``calls`` are collectives, the others bytes.
     """
@@ -20,12 +20,19 @@ class IterationTraffic:
     sent: Counter[PhaseAndCollective] = field(default_factory=Counter)
     received: Counter[PhaseAndCollective] = field(default_factory=Counter)
     calls: Counter[PhaseAndCollective] = field(default_factory=Counter)
+    sent_along: Counter[str] = field(default_factory=Counter)
+    received_along: Counter[str] = field(default_factory=Counter)
     other_sent: Counter[Kind] = field(default_factory=Counter)
     other_received: Counter[Kind] = field(default_factory=Counter)
 
     def overhead(self, kind: Kind) -> Flow:
         """Control or audit bytes."""
         return Flow(self.other_sent[kind], self.other_received[kind])
+
+    def along(self) -> dict[str, Flow]:
+        """Training bytes by the axis of the grid that they went along."""
+        axes = self.sent_along.keys() | self.received_along.keys()
+        return {axis: Flow(self.sent_along[axis], self.received_along[axis]) for axis in sorted(axes)}
 
     def equals(self, expected: Mapping[PhaseAndCollective, Flow]) -> bool:
         """Whether the counted training traffic is the expected one, flow by flow, to the byte."""
@@ -69,3 +76,6 @@ class RunTraffic:
             iteration.calls[key] += entry.origin.step == 0 and entry.origin.chunk == 0
             iteration.sent[key] += sent
             iteration.received[key] += received
+            axis = call.label.axis or "none"
+            iteration.sent_along[axis] += sent
+            iteration.received_along[axis] += received

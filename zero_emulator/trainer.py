@@ -1,7 +1,8 @@
-"""The one training loop: every rank runs it on its own rows; the strategy decides what is where."""
+"""The one training loop: every rank walks its order of work; the strategy decides what is where."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,14 +12,34 @@ from zero_emulator.layer import Kept, Layer
 from zero_emulator.layout import Array
 from zero_emulator.losses import LossFunction
 from zero_emulator.meter import Moment
+from zero_emulator.neighbours import Neighbours
+from zero_emulator.pipeline import Action, Backward, Forward, Receive, Send
 from zero_emulator.strategies import Strategy
 
 ViewObserver = Callable[[int, int, Array], None]
 """Called with (iteration, layer, view) for every view that a forward or a backward really used."""
 
 
+class _Batch(NamedTuple):
+    """An iteration's global batch, and this rank's rows of each micro-batch."""
+
+    x: Array
+    y: Array
+    rows: list[slice]
+
+
+class _Pass(NamedTuple):
+    """What a chunk's backward needs of its forward, and the rows and targets, which are held as long."""
+
+    loaded: list[Array]
+    saved: list[Kept]
+
+
 class Trainer:
-    """Trains the layers with one strategy; ``on_view`` watches what they use."""
+    """Trains a rank's layers with one strategy; ``on_view`` watches what they use.
+
+    ``neighbours`` brings activations to the other stages of a pipeline; None where there is one stage.
+    """
 
     def __init__(
         self,
@@ -26,6 +47,7 @@ class Trainer:
         loss_function: LossFunction,
         strategy: Strategy,
         on_view: ViewObserver = lambda iteration, layer, view: None,
+        neighbours: Neighbours | None = None,
     ) -> None:
         self.layers, self.loss_function, self.strategy, self.on_view = (
             layers,
@@ -33,9 +55,13 @@ class Trainer:
             strategy,
             on_view,
         )
-        self.comm = strategy.comm
+        self.comm, self.share, self.neighbours = strategy.comm, strategy.share, neighbours
         self._empty = partial(strategy.meter.empty, "activation")
         self.iteration = 0
+        self._passes: dict[tuple[int, int], _Pass] = {}  # of chunks that are between forward and backward
+        # Activations and gradients that have been made or received, by what, chunk and micro-batch they
+        # are for.
+        self._ready: dict[tuple[str, int, int], Array] = {}
 
     def iterate(self, x: Array, y: Array) -> float:
         """One iteration on a global batch; this rank's share of its mean loss, taken before the update.
@@ -48,49 +74,81 @@ class Trainer:
             return self._iterate(x, y)
 
     def _iterate(self, x: Array, y: Array) -> float:
-        loss = 0.0
-        micro_batches = self.strategy.options.micro_batches
-        parts = rank_rows(len(x), micro_batches, self.comm.world_size, self.comm.rank)
-        for micro_batch, rows in enumerate(parts):
-            loss += self._micro_batch(micro_batch, x[rows], y[rows], len(x))
+        share, micro_batches = self.share, self.strategy.options.micro_batches
+        batch = _Batch(x, y, [*rank_rows(len(x), micro_batches, share.num_places, share.place)])
+        loss = sum(self._do(action, batch) for action in share.order)
+        if self.neighbours is not None:
+            self.neighbours.finish()
         self._label("update", None)
         self.strategy.finish_iteration(self.iteration)
         self.strategy.advance()
         return loss
 
-    def _micro_batch(self, micro_batch: int, x: Array, y: Array, batch_size: int) -> float:
-        """Forward and backward of this rank's rows; their share of the loss."""
-        self._label("forward", 0)
-        x, y = self._load(x), self._load(y)
-        outputs, saved = self._forward(x, micro_batch, batch_size)
-        grad: Array | None
-        share, grad = self._loss(outputs, y, batch_size)
-        share += sum(kept.loss for kept in saved)
-        del outputs  # or it would outlive its own backward
-        for index in reversed(range(len(self.layers))):
-            self._label("backward", index)
-            self.strategy.before_backward(index, micro_batch)
-            assert grad is not None, "only below the first layer is there none"
-            grad = self._backward(index, micro_batch, saved.pop(), grad)
-            self.strategy.after_backward(index, micro_batch)
-        return share
+    def _do(self, action: Action, batch: _Batch) -> float:
+        """Make one step of the order of work; what it adds to the loss."""
+        if isinstance(action, Forward):
+            return self._forward(action, batch)
+        if isinstance(action, Backward):
+            self._backward(action)
+        elif isinstance(action, Receive):
+            self._receive(action, batch)
+        else:
+            self._send(action)
+        return 0.0
 
-    def _load(self, rows: Array) -> Array:
-        """A copy where the model is: the data set stays with the host."""
-        loaded = self.strategy.meter.empty("input", rows.shape, rows.dtype)
-        loaded[...] = rows
-        return loaded
-
-    def _forward(self, x: Array, micro_batch: int, batch_size: int) -> tuple[Array, list[Kept]]:
-        saved = []
-        for index, layer in enumerate(self.layers):
-            self._label("forward", index)
-            self.strategy.before_forward(index, micro_batch)
-            self.on_view(self.iteration, index, self.strategy.view(index))
-            x, kept = layer.forward(self.strategy.view(index), x, self._empty, global_count=batch_size)
+    def _forward(self, action: Forward, batch: _Batch) -> float:
+        """A chunk's forward; of the last chunk the loss, too."""
+        chunk, micro_batch = action
+        layers, rows = self.share.chunks[chunk], batch.rows[micro_batch]
+        is_first, is_last = chunk == 0, chunk == self.share.num_chunks - 1
+        self._label("forward", layers[0])
+        loaded = [self._load(batch.x[rows])] if is_first else []
+        x = loaded[0] if is_first else self._ready.pop(("activation", chunk, micro_batch))
+        if is_last:
+            loaded.append(self._load(batch.y[rows]))
+        saved: list[Kept] = []
+        for layer in layers:
+            self._label("forward", layer)
+            self.strategy.before_forward(layer, micro_batch)
+            self._show_view(layer)
+            x, kept = self.layers[layer].forward(
+                self.strategy.view(layer), x, self._empty, global_count=len(batch.x)
+            )
             saved.append(kept)
-            self.strategy.after_forward(index, micro_batch)
-        return x, saved
+            self.strategy.after_forward(layer, micro_batch)
+        self._passes[chunk, micro_batch] = _Pass(loaded, saved)
+        own_losses = sum(kept.loss for kept in saved)
+        if not is_last:
+            self._ready["activation", chunk + 1, micro_batch] = x
+            return own_losses
+        loss, self._ready["gradient", chunk, micro_batch] = self._loss(x, loaded[-1], len(batch.x))
+        return loss + own_losses
+
+    def _backward(self, action: Backward) -> None:
+        """A chunk's backward; what comes out is ready for the chunk before it."""
+        chunk, micro_batch = action
+        grad: Array | None = self._ready.pop(("gradient", chunk, micro_batch))
+        passed = self._passes.pop((chunk, micro_batch))
+        for layer in reversed(self.share.chunks[chunk]):
+            self._label("backward", layer)
+            self.strategy.before_backward(layer, micro_batch)
+            assert grad is not None, "only below the first layer is there none"
+            grad = self._backward_layer(layer, micro_batch, passed.saved.pop(), grad)
+            self.strategy.after_backward(layer, micro_batch)
+        if grad is not None:
+            self._ready["gradient", chunk - 1, micro_batch] = grad
+
+    def _backward_layer(self, layer: int, micro_batch: int, saved: Kept, grad: Array) -> Array | None:
+        self._show_view(layer)
+        return self.layers[layer].backward(
+            self.strategy.view(layer),
+            saved,
+            grad,
+            self.strategy.gradient(layer, micro_batch),
+            self._empty,
+            needs_grad_x=self.share.held[layer].layer > 0,
+            loss_scale=self._loss_scale,
+        )
 
     def _loss(self, outputs: Array, y: Array, batch_size: int) -> tuple[float, Array]:
         share, grad = self.loss_function(outputs, y, batch_size)
@@ -98,22 +156,44 @@ class Trainer:
             grad *= self._loss_scale
         return share, self.strategy.meter.track("activation", grad)
 
-    def _backward(self, index: int, micro_batch: int, saved: Kept, grad: Array) -> Array | None:
-        self.on_view(self.iteration, index, self.strategy.view(index))
-        return self.layers[index].backward(
-            self.strategy.view(index),
-            saved,
-            grad,
-            self.strategy.gradient(index, micro_batch),
-            self._empty,
-            needs_grad_x=index > 0,
-            loss_scale=self._loss_scale,
-        )
-
     @property
     def _loss_scale(self) -> float:
         return 1.0 if self.strategy.loss_scale is None else self.strategy.loss_scale.value
 
+    def _receive(self, action: Receive, batch: _Batch) -> None:
+        """Have from another stage what the next step of the order needs."""
+        assert self.neighbours is not None, "who receives has neighbours"
+        self._label_message(action)
+        layers, rows = self.share.chunks[action.chunk], batch.rows[action.micro_batch]
+        if action.what == "activation":
+            width = self.layers[layers[0]].inputs
+        else:
+            width = self.layers[layers[-1]].outputs
+        array = self._empty((rows.stop - rows.start, width), batch.x.dtype)
+        self.neighbours.receive(action, self.iteration, array)
+        self._ready[action.what, action.chunk, action.micro_batch] = array
+
+    def _send(self, action: Send) -> None:
+        """Give another stage what the last step of the order has made for it."""
+        assert self.neighbours is not None, "who sends has neighbours"
+        self._label_message(action)
+        array = self._ready.pop((action.what, action.chunk, action.micro_batch))
+        self.neighbours.send(action, self.iteration, array)
+
+    def _load(self, rows: Array) -> Array:
+        """A copy where the model is: the data set stays with the host."""
+        loaded = self.strategy.meter.empty("input", rows.shape, rows.dtype)
+        loaded[...] = rows
+        return loaded
+
+    def _show_view(self, layer: int) -> None:
+        self.on_view(self.iteration, self.share.held[layer].layer, self.strategy.view(layer))
+
     def _label(self, phase: str, layer: int | None) -> None:
-        self.comm.label = Label("training", self.iteration, phase, layer)
-        self.strategy.meter.at = Moment(self.iteration, phase, layer)
+        """Say what the rank is doing: in which phase, on which of its layers."""
+        number = None if layer is None else self.share.held[layer].layer
+        self.comm.label = Label("training", self.iteration, phase, number)
+        self.strategy.meter.at = Moment(self.iteration, phase, number)
+
+    def _label_message(self, message: Send | Receive) -> None:
+        self._label("forward" if message.what == "activation" else "backward", None)

@@ -118,7 +118,7 @@ def test_weights_without_a_master_are_held_too_little(found: Any, monkeypatch: A
 def test_activations_that_outlive_their_backward_are_held_too_much(
     found: Any, monkeypatch: Any, strategy: str
 ) -> None:
-    backward, finish = Trainer._backward, Strategy.advance
+    backward, finish = Trainer._backward_layer, Strategy.advance
 
     def keeping(self: Trainer, index: int, micro_batch: int, saved: Any, grad: Any) -> Any:
         self.strategy.__dict__.setdefault("tape", []).append(grad)
@@ -128,7 +128,7 @@ def test_activations_that_outlive_their_backward_are_held_too_much(
         self.tape.clear()  # type: ignore[attr-defined]
         finish(self)
 
-    monkeypatch.setattr(Trainer, "_backward", keeping)
+    monkeypatch.setattr(Trainer, "_backward_layer", keeping)
     monkeypatch.setattr(Strategy, "advance", tidied)
     assert all(most > expected for most, expected in only_peaks(found(strategy)))
 

@@ -7,6 +7,7 @@ import pytest
 
 from zero_emulator.cuts import cut_between_layers, cut_evenly
 from zero_emulator.data import Dataset
+from zero_emulator.grid import Grid
 from zero_emulator.judge import faults
 from zero_emulator.model import build_mlp
 from zero_emulator.padding import PADDINGS
@@ -46,7 +47,7 @@ def test_padding_is_what_it_says(padding: str, expected: tuple[int, ...]) -> Non
 @pytest.mark.parametrize("padding", ["even", "2n", "rows"])
 @pytest.mark.parametrize("world_size", [1, 2, 3, 4, 5, 7, 8])
 def test_padded_blocks_are_equal_and_parameters_as_many_as_before(padding: str, world_size: int) -> None:
-    partition = make_partition(build_mlp([7, 3, 2]), world_size, padding=padding)
+    partition = make_partition(build_mlp([7, 3, 2]), Grid(world_size), padding=padding)
     assert partition.num_params == 32
     assert all(len(set(sizes)) == 1 for sizes in partition.blocks)
 

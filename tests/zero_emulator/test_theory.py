@@ -13,7 +13,7 @@ from collectives.transports.threads import run_threads
 from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
 from zero_emulator.expected_memory import expected_persistent
-from zero_emulator.expected_traffic import due_besides, expected_overhead, expected_traffic, first_update
+from zero_emulator.expected_traffic import expected_overhead, expected_traffic, first_update
 from zero_emulator.precision import find_precision
 from zero_emulator.run import run
 from zero_emulator.strategies import STRATEGIES
@@ -175,15 +175,14 @@ def test_whatever_is_trained_sends_and_keeps_what_the_closed_form_says(
             counted = report.traffic.by_iteration[iteration]
             skipped = iteration in report.skipped
             assert counted.equals(expected_traffic(config, partition, rank, skipped=skipped))
-            due = due_besides(
+            overhead = expected_overhead(
                 config,
-                len(partition.layers),
-                partition.matrices,
+                partition,
+                rank,
                 iteration,
                 skipped=skipped,
                 gradient_audit=audit_gradients and iteration == updated_first,
             )
-            overhead = expected_overhead(partition, rank, due)
             assert {kind: counted.overhead(kind) for kind in overhead} == overhead
         assert report.persistent == expected_persistent(config, partition, rank)
 

@@ -267,7 +267,7 @@ def test_a_shard_that_is_a_view_of_the_full_weight_is_kept_too_much(refuted: Any
     def without_a_copy(self: LayerParams, initial: Any, *more: Any) -> None:
         plan(self, initial, *more)
         if self.stage == Zero3.stage:
-            self.weight = self.meter.track("weight", initial)[self.own]
+            self.weight = self.meter.track("weight", initial.copy())[self.own]
 
     monkeypatch.setattr(LayerParams, "__init__", without_a_copy)
     assert refuted() == NOTHING | {"zero3": {"persistent", "peak"}}

@@ -1,7 +1,8 @@
 """What all ranks find out together before an update: one number each, as control traffic.
 
 Every rank looks at its own blocks, in plain data parallelism too: between them they are the whole reduced
-gradient, and all strategies add alike.
+gradient of the model, all its stages and experts, and all strategies add alike. Of twins, which have the same
+block, one passes its layers in.
 """
 
 from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,7 @@ import numpy.typing as npt
 from collectives.communicator import IN_PLACE, Communicator
 from collectives.ledger import Kind
 from collectives.work import Work
+from zero_emulator.axes import Axes, make_axes
 from zero_emulator.buffers import Buffers
 from zero_emulator.clipping import clip_scale
 from zero_emulator.dtypes import dtype_of
@@ -25,6 +26,16 @@ from zero_emulator.strategies.agreement import all_finite, global_square_sum
 from zero_emulator.strategies.options import DEFAULTS, StrategyOptions
 from zero_emulator.strategies.versions import Versions, check_versions
 from zero_emulator.update_parts import Groups, block_parts, whole_parts
+
+
+class Group(NamedTuple):
+    """A layer's number in the model, and with whom this rank has it."""
+
+    number: int
+    sharers: Communicator
+    """Those who shard one copy of it."""
+    twins: Communicator | None
+    """Those who keep the same shard of other copies."""
 
 
 class Strategy(ABC):
@@ -50,25 +61,34 @@ class Strategy(ABC):
         optimizer: Optimizer,
         options: StrategyOptions = DEFAULTS,
         meter: Meter | None = None,
+        axes: Axes | None = None,
     ) -> None:
         self.meter = meter or Meter()
         self.comm, self.precision, self.options = comm, precision, options
+        self.share = partition.share(comm.rank)
+        axes = axes or make_axes(comm, partition.grid)
         initial = initial_parameters(partition.layers, seed, dtype_of(precision.compute))
-        groups = Groups(comm)
-        self.layers = []
-        for layer, params, sizes in zip(partition.layers, initial, partition.blocks, strict=True):
-            rules, moment = optimizer.rules(layer.layout), dtype_of(precision.moment)
+        self.groups: list[Group] = []
+        self.layers: list[LayerParams] = []
+        matrix_groups: dict[Communicator, Groups] = {}
+        for held in self.share.held:
+            sharers = axes.data(held.sharers)
+            twins = axes.data(held.twins) if len(held.twins) > 1 else None
+            self.groups.append(Group(held.layer, sharers, twins))
+            among = matrix_groups.setdefault(sharers, Groups(sharers))
+            rules, moment = optimizer.rules(held.plan.layout), dtype_of(precision.moment)
             sharded = self.stage >= SHARDED_FROM["moment"]
-            parts = block_parts(rules, sizes, groups, moment) if sharded else whole_parts(rules, moment)
+            parts = block_parts(rules, held.sizes, among, moment) if sharded else whole_parts(rules, moment)
+            params = initial[held.layer][held.place]
             self.layers.append(
-                LayerParams(params, sizes, comm.rank, self.stage, precision, parts, self.meter)
+                LayerParams(params, held.sizes, sharers.rank, self.stage, precision, parts, self.meter)
             )
         self.buffers = Buffers(self.meter, poison=options.poison)
         self.opened: Array | None = None  # the view of the layer between its hooks
         self.written: Array | None = None  # the gradient that backward writes, until a hook takes it
         self.skipped: list[int] = []  # iterations without an update, by vote
         self.updates = 0  # done so far: the version that every view must have
-        self.versions = Versions(comm.world_size, len(self.layers))
+        self.versions = Versions([group.sharers for group in self.groups])
         self.works: list[Work] = []
         self.loss_scale = LossScale() if precision.scales_loss else None
 
@@ -117,13 +137,13 @@ class Strategy(ABC):
         """The full reduced gradient of a layer, after its update: for audits."""
         params = self.layers[layer]
         full = np.empty(params.size, params.summed_grad.dtype)
-        self.comm.all_gather(params.own_grad, full, sizes=params.sizes).wait()
+        self.groups[layer].sharers.all_gather(params.own_grad, full, sizes=params.sizes).wait()
         return full
 
     def advance(self) -> None:
         """End the iteration: from here on views must be of the new version, and each rank tells its own."""
         with self.labelled(None, kind="control"):
-            self.versions.exchange(self.comm, [params.version for params in self.layers])
+            self.versions.exchange([params.version for params in self.layers])
 
     # What the hooks are made of.
 
@@ -149,12 +169,12 @@ class Strategy(ABC):
         self, layer: int | None, *, phase: str | None = None, kind: Kind = "training"
     ) -> AbstractContextManager[None]:
         """Count what is started inside for this layer, in this phase or the one that the trainer is in."""
-        label = self.comm.label
-        return self.comm.labelled(label._replace(kind=kind, layer=layer, phase=phase or label.phase))
+        label, number = self.comm.label, None if layer is None else self.groups[layer].number
+        return self.comm.labelled(label._replace(kind=kind, layer=number, phase=phase or label.phase))
 
-    def how(self, collective: str, params: LayerParams) -> dict[str, Any]:
+    def how(self, collective: str, layer: int) -> dict[str, Any]:
         """How training calls a collective on this layer: over its blocks, by the algorithm asked for."""
-        return {"sizes": params.sizes, "algorithm": self.options.algorithms[collective]}
+        return {"sizes": self.layers[layer].sizes, "algorithm": self.options.algorithms[collective]}
 
     def check_version(self, layer: int, versions: npt.NDArray[np.int64]) -> None:
         """VersionError unless all ranks' shards of the layer are of the version of this iteration."""
@@ -193,6 +213,7 @@ class Strategy(ABC):
         Gradients are clipped if asked for. If any rank's are not finite and the policy votes on it, nobody
         updates, nobody's count of updates moves, and ``iteration`` is one of those ``skipped``.
         """
+        self.reduce_over_twins()
         scale = 1.0 if self.loss_scale is None else 1 / self.loss_scale.value
         if self.precision.votes:
             with self.labelled(None, kind="control"):
@@ -204,12 +225,31 @@ class Strategy(ABC):
                 return
         if self.options.max_norm is not None:
             with self.labelled(None, kind="control"):
-                squares = global_square_sum(self.comm, self.layers)
+                squares = global_square_sum(self.comm, self.counted)
             scale *= clip_scale(squares * scale**2, self.options.max_norm)
         self.updates += 1
         for layer, params in enumerate(self.layers):
             with self.labelled(layer):
                 params.update(self.updates, scale)
+
+    @property
+    def counted(self) -> list[LayerParams]:
+        """The layers whose shards this rank, and none of its twins, brings into a sum over all ranks."""
+        return [
+            params
+            for group, params in zip(self.groups, self.layers, strict=False)
+            if group.twins is None or group.twins.rank == 0
+        ]
+
+    def reduce_over_twins(self) -> None:
+        """Add up what each group of sharers has reduced, where there are several."""
+        for layer, (_, _, twins) in enumerate(self.groups):
+            if twins is not None:
+                with self.labelled(layer):
+                    gradient = self.layers[layer].own_grad
+                    algorithm = self.options.algorithms["all_reduce"]
+                    self.works.append(twins.all_reduce(IN_PLACE, gradient, algorithm=algorithm))
+        self.wait()
 
     def gather_updated_weights(self) -> None:
         """Every rank's updated block to every rank: the second half of an all-reduce."""
@@ -220,7 +260,8 @@ class Strategy(ABC):
                 full = self.buffers.take("buffer", params.size, self.precision.weight_wire)
                 full[params.own] = params.own_weight
             with self.labelled(layer):
-                self.works.append(self.comm.all_gather(IN_PLACE, full, **self.how("all_gather", params)))
+                sharers = self.groups[layer].sharers
+                self.works.append(sharers.all_gather(IN_PLACE, full, **self.how("all_gather", layer)))
             gathered.append(full)
         self.wait()
         for params, full in zip(self.layers, gathered, strict=True):

@@ -2,7 +2,6 @@
 
 from collectives.communicator import IN_PLACE
 from zero_emulator.dtypes import dtype_of
-from zero_emulator.layer_params import LayerParams
 from zero_emulator.layout import Array
 from zero_emulator.strategies.whole_gradients import WholeGradients
 
@@ -18,19 +17,17 @@ class DDP(WholeGradients):
     name = "ddp"
     stage = 0
 
-    def reduce(self, params: LayerParams) -> None:
-        if params.summed_grad.dtype == dtype_of(self.precision.reduce):
-            self.works.append(
-                self.comm.all_reduce(IN_PLACE, params.summed_grad, **self.how("all_reduce", params))
-            )
+    def reduce(self, layer: int) -> None:
+        gradient, sharers = self.layers[layer].summed_grad, self.groups[layer].sharers
+        if gradient.dtype == dtype_of(self.precision.reduce):
+            self.works.append(sharers.all_reduce(IN_PLACE, gradient, **self.how("all_reduce", layer)))
         else:
-            self.reduce_scatter(params)
+            self.reduce_scatter(layer)
 
     def finish_iteration(self, iteration: int) -> None:
-        for params in self.take_reduced():
-            self.works.append(
-                self.comm.all_gather(IN_PLACE, params.summed_grad, **self.how("all_gather", params))
-            )
+        for layer in self.take_reduced():
+            gradient, sharers = self.layers[layer].summed_grad, self.groups[layer].sharers
+            self.works.append(sharers.all_gather(IN_PLACE, gradient, **self.how("all_gather", layer)))
         self.wait()
         for params in self.layers:
             params.narrow_grad()

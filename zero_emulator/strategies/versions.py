@@ -1,5 +1,7 @@
 """Which update made each rank's shard of each layer, as the ranks told each other: never read locally."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -11,19 +13,35 @@ class VersionError(RuntimeError):
 
 
 class Versions:
-    """The version of every rank's shard of every layer, as the ranks last told; all start at 0."""
+    """The version of every sharer's shard of every layer, as they last told each other; all start at 0.
 
-    def __init__(self, world_size: int, num_layers: int) -> None:
-        self.told = np.zeros((world_size, num_layers), np.int64)
+    ``comms``: for each layer the communicator of those who shard it. Those of one communicator tell each
+    other the versions of all its layers at once.
+    """
+
+    def __init__(self, comms: Sequence[Communicator]) -> None:
+        self.layers: dict[Communicator, list[int]] = {}
+        for layer, comm in enumerate(comms):
+            self.layers.setdefault(comm, []).append(layer)
+        self.told = [
+            np.zeros((comm.world_size, len(layers)), np.int64) for comm, layers in self.layers.items()
+        ]
+        self._columns = {
+            layer: (table, column)
+            for table, layers in enumerate(self.layers.values())
+            for column, layer in enumerate(layers)
+        }
 
     def of(self, layer: int) -> npt.NDArray[np.int64]:
-        """All ranks' versions of a layer, as they are told now: later exchanges do not change them."""
-        return self.told[:, layer].copy()
+        """All sharers' versions of a layer, as they are told now: later exchanges do not change them."""
+        table, column = self._columns[layer]
+        return self.told[table][:, column].copy()
 
-    def exchange(self, comm: Communicator, own: list[int]) -> None:
+    def exchange(self, own: Sequence[int]) -> None:
         """Tell this rank's versions, layer by layer, and hear the others'. Every rank calls it."""
-        self.told[comm.rank] = own
-        comm.all_gather(IN_PLACE, self.told, sizes=(len(own),) * comm.world_size).wait()
+        for told, (comm, layers) in zip(self.told, self.layers.items(), strict=True):
+            told[comm.rank] = [own[layer] for layer in layers]
+            comm.all_gather(IN_PLACE, told, sizes=(len(layers),) * comm.world_size).wait()
 
 
 def check_versions(layer: int, versions: npt.NDArray[np.int64], updates: int) -> None:

@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 
 from collectives.communicator import IN_PLACE
 from zero_emulator.dtypes import add_into, dtype_of
-from zero_emulator.layer_params import LayerParams
 from zero_emulator.layout import Array
 from zero_emulator.strategies.base import Strategy
 
@@ -17,16 +16,16 @@ class WholeGradients(Strategy):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.casts: list[tuple[LayerParams, Array]] = []  # gradients that are reduced in another dtype
+        self.casts: list[tuple[int, Array]] = []  # gradients that are reduced in another dtype
 
     def after_backward(self, layer: int, micro_batch: int) -> None:
         self.close(layer)
         self.accumulate(layer, micro_batch)
         if micro_batch == self.options.micro_batches - 1:
-            self.reduce(self.layers[layer])
+            self.reduce(layer)
 
     @abstractmethod
-    def reduce(self, params: LayerParams) -> None:
+    def reduce(self, layer: int) -> None:
         """Start to reduce a layer's gradient over the ranks."""
 
     def accumulate(self, layer: int, micro_batch: int) -> None:
@@ -37,22 +36,24 @@ class WholeGradients(Strategy):
         if gradient is not params.summed_grad:
             self.buffers.give_back(gradient)
 
-    def reduce_scatter(self, params: LayerParams) -> None:
+    def reduce_scatter(self, layer: int) -> None:
         """Reduce a layer's gradient to its blocks, in a cast of it if it travels in another dtype."""
+        params, sharers = self.layers[layer], self.groups[layer].sharers
         wire = params.summed_grad
         if wire.dtype != dtype_of(self.precision.reduce):
             wire = self.buffers.take("buffer", params.size, self.precision.reduce)
             wire[...] = params.summed_grad
-            self.casts.append((params, wire))
-        self.works.append(self.comm.reduce_scatter(IN_PLACE, wire, **self.how("reduce_scatter", params)))
+            self.casts.append((layer, wire))
+        self.works.append(sharers.reduce_scatter(IN_PLACE, wire, **self.how("reduce_scatter", layer)))
 
-    def take_reduced(self) -> list[LayerParams]:
+    def take_reduced(self) -> list[int]:
         """Wait for the reductions and bring what was cast back; the layers that were."""
         self.wait()
         cast = []
         while self.casts:
-            params, wire = self.casts.pop(0)
+            layer, wire = self.casts.pop(0)
+            params = self.layers[layer]
             params.own_grad[...] = wire[params.own]
             self.buffers.give_back(wire)
-            cast.append(params)
+            cast.append(layer)
         return cast

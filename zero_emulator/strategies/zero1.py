@@ -1,6 +1,5 @@
 """ZeRO-1: the optimizer state is sharded. The update goes between the two halves of the all-reduce."""
 
-from zero_emulator.layer_params import LayerParams
 from zero_emulator.strategies.whole_gradients import WholeGradients
 
 
@@ -14,8 +13,8 @@ class Zero1(WholeGradients):
     name = "zero1"
     stage = 1
 
-    def reduce(self, params: LayerParams) -> None:
-        self.reduce_scatter(params)
+    def reduce(self, layer: int) -> None:
+        self.reduce_scatter(layer)
 
     def finish_iteration(self, iteration: int) -> None:
         self.take_reduced()

@@ -37,7 +37,7 @@ class Zero2(Strategy):
     def after_backward(self, layer: int, micro_batch: int) -> None:
         self.close(layer)
         self.settle()
-        params = self.layers[layer]
+        params, sharers = self.layers[layer], self.groups[layer].sharers
         first = micro_batch == 0
         # Rounded to what a gradient is kept in before it is reduced, as where the full one is kept.
         kept_as = params.summed_grad.dtype.name
@@ -45,7 +45,7 @@ class Zero2(Strategy):
         lands_in_place = first and full.dtype == params.summed_grad.dtype
         shard = params.summed_grad
         block = shard if lands_in_place else self.buffers.take("buffer", shard.size, self.precision.reduce)
-        work = self.comm.reduce_scatter(full, block, **self.how("reduce_scatter", params))
+        work = sharers.reduce_scatter(full, block, **self.how("reduce_scatter", layer))
         self.reducing = _Reducing(work, full, block, params, first)
 
     def settle(self) -> None:

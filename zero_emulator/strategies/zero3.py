@@ -11,12 +11,14 @@ from collectives.communicator import IN_PLACE
 from collectives.work import Work
 from zero_emulator.dtypes import dtype_of
 from zero_emulator.layout import Array
+from zero_emulator.partition import Share
+from zero_emulator.pipeline import Backward, Forward
 from zero_emulator.strategies.zero2 import Zero2
 from zero_emulator.theory import KeepViews
 
 
 class Visit(NamedTuple):
-    """One use of a layer: which gather serves it, and whether it is the last use of that gather's view."""
+    """One use of a layer: which gather serves it, and whether no later use has the same view."""
 
     phase: str
     layer: int
@@ -30,31 +32,32 @@ class _Gathered(NamedTuple):
     versions: npt.NDArray[np.int64]
 
 
-def plan_visits(num_layers: int, micro_batches: int, keep_views: KeepViews) -> tuple[Visit, ...]:
-    """The layers in the order in which an iteration uses them, forward and backward, for each micro-batch.
+def plan_visits(share: Share, keep_views: KeepViews) -> tuple[Visit, ...]:
+    """A rank's layers in the order in which an iteration uses them, forward and backward.
 
     Gathers are numbered in the order in which they are needed. A backward that finds its view kept from the
     forward has that forward's gather.
     """
-    return tuple(_visits(num_layers, micro_batches, keep_views))
+    return tuple(_visits(share, keep_views))
 
 
-def _visits(num_layers: int, micro_batches: int, keep_views: KeepViews) -> Iterator[Visit]:
-    gather = 0
-    for _ in range(micro_batches):
-        kept = {}
-        for layer in range(num_layers):
-            keep = keep_views == "all" or (keep_views == "last" and layer == num_layers - 1)
-            if keep:
-                kept[layer] = gather
-            yield Visit("forward", layer, gather, not keep)
-            gather += 1
-        for layer in reversed(range(num_layers)):
-            if layer in kept:
-                yield Visit("backward", layer, kept[layer], True)
-            else:
-                yield Visit("backward", layer, gather, True)
+def _visits(share: Share, keep_views: KeepViews) -> Iterator[Visit]:
+    gather, kept = 0, {}
+    for action in share.order:
+        if isinstance(action, Forward):
+            for layer in share.chunks[action.chunk]:
+                keep = keep_views == "all" or (keep_views == "last" and layer == len(share.held) - 1)
+                if keep:
+                    kept[layer, action.micro_batch] = gather
+                yield Visit("forward", layer, gather, not keep)
                 gather += 1
+        elif isinstance(action, Backward):
+            for layer in reversed(share.chunks[action.chunk]):
+                if (layer, action.micro_batch) in kept:
+                    yield Visit("backward", layer, kept.pop((layer, action.micro_batch)), True)
+                else:
+                    yield Visit("backward", layer, gather, True)
+                    gather += 1
 
 
 class Zero3(Zero2):
@@ -71,7 +74,7 @@ class Zero3(Zero2):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         options = self.options
-        self.visits = plan_visits(len(self.layers), options.micro_batches, options.keep_views)
+        self.visits = plan_visits(self.share, options.keep_views)
         first_uses = {visit.gather: visit for visit in reversed(self.visits)}
         self.gathers: Sequence[Visit] = [first_uses[gather] for gather in range(len(first_uses))]
         self.gathered: dict[int, _Gathered] = {}
@@ -130,13 +133,13 @@ class Zero3(Zero2):
 
     def start_gather(self, layer: int, algorithm: str | Algorithm = "ring") -> _Gathered:
         """Start to gather a layer, in the dtype of the wire."""
-        params = self.layers[layer]
+        params, sharers = self.layers[layer], self.groups[layer].sharers
         view = self.buffers.take("view", params.size, self.precision.weight_wire)
         if view.dtype == params.weight.dtype:
-            work = self.comm.all_gather(params.weight, view, sizes=params.sizes, algorithm=algorithm)
+            work = sharers.all_gather(params.weight, view, sizes=params.sizes, algorithm=algorithm)
         else:
             view[params.own] = params.weight
-            work = self.comm.all_gather(IN_PLACE, view, sizes=params.sizes, algorithm=algorithm)
+            work = sharers.all_gather(IN_PLACE, view, sizes=params.sizes, algorithm=algorithm)
         return _Gathered(work, view, self.versions.of(layer))
 
     def gather_weight(self, layer: int) -> Array:

@@ -7,11 +7,11 @@ sources.
 """
 
 from zero_emulator.theory.claimed import CLAIMED, Claimed, is_sharded
-from zero_emulator.theory.due import Due, overhead
+from zero_emulator.theory.due import Due, overhead, sharers_overhead, world_overhead
 from zero_emulator.theory.growths import Passing, Samples, UpdateStep
 from zero_emulator.theory.kept import persistent_bytes
 from zero_emulator.theory.muon import muon_fetches, num_fetches
-from zero_emulator.theory.overhead import CHECK_BYTES, DIGEST_BYTES, VERSION_BYTES
+from zero_emulator.theory.overhead import CHECK_BYTES, DIGEST_BYTES, HEADER_BYTES, VERSION_BYTES, call_checks
 from zero_emulator.theory.peak import highest_peak
 from zero_emulator.theory.rings import (
     NOTHING,
@@ -39,6 +39,7 @@ __all__ = [
     "CHECK_BYTES",
     "CLAIMED",
     "DIGEST_BYTES",
+    "HEADER_BYTES",
     "NOTHING",
     "PASSES",
     "UPDATES",
@@ -55,6 +56,7 @@ __all__ = [
     "UpdateStep",
     "Updates",
     "Use",
+    "call_checks",
     "elementwise_scratch",
     "find_updates",
     "highest_peak",
@@ -72,4 +74,6 @@ __all__ = [
     "ring_flow",
     "ring_reduce_scatter",
     "ring_scratch",
+    "sharers_overhead",
+    "world_overhead",
 ]

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from collectives.blocks import even_cut
 from zero_emulator.theory.rings import NOTHING, Flow, Sizes, ring_all_gather, ring_all_reduce
 
-CHECK_BYTES, VERSION_BYTES, SCALAR_BYTES, DIGEST_BYTES = 128, 8, 8, 16
-"""Bytes of a rank's record in a call check, of a version, of a norm or a vote, of a digest."""
+CHECK_BYTES, VERSION_BYTES, SCALAR_BYTES, DIGEST_BYTES, HEADER_BYTES = 128, 8, 8, 16, 128
+"""Bytes of a rank's record in a call check, of a version, of a norm or a vote, of a digest, of what goes
+before a message between stages."""
 
 
 def call_checks(calls: int, world_size: int, rank: int) -> Flow:
