@@ -48,6 +48,8 @@ def train(strategy: str, **options: Any) -> None:
     ranks, job = _prepare(strategy, **options)
     if not STRATEGIES[strategy].gathers_views and (job.config.prefetch or job.config.keep_views != "none"):
         raise click.UsageError(f"--prefetch and --keep-views are for zero3: {strategy} gathers no views")
+    if job.config.objection is not None:
+        raise click.UsageError(job.config.objection)
     called = {use.collective for use in training_uses(job.config)}
     for algorithm in job.config.algorithm:
         if not called & named(algorithm).keys():

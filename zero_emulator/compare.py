@@ -103,13 +103,14 @@ def compare(
     *,
     run_one: Callable[[RunConfig], Outcome],
 ) -> Comparison:
-    """Run every strategy, then train serially on every rank; all ranks get the same comparison.
+    """Run every strategy that applies, then train serially on every rank; all get the same comparison.
 
     Every rank does, so that each holds its own outcome against serial training and nobody waits for another.
     Strategies that do not fit the device are left out; if none fits, the first runs all the same, and fails.
     """
     large = too_large(config, config.partition(dataset, transport.world_size))
-    fit = [name for name in STRATEGIES if name not in large] or list(STRATEGIES)
+    apply = [name for name in STRATEGIES if replace(config, strategy=name).objection is None]
+    fit = [name for name in apply if name not in large] or apply
     outcomes = {name: run_one(replace(config, strategy=name)) for name in fit}
     own = _beside_serial(config, dataset, outcomes)
     found = transport.exchange(own, config.time_limit)

@@ -105,8 +105,6 @@ class RunConfig:
                 f"--keep-views {self.keep_views} of {self.pipeline} x {self.chunks} chunks would keep a view "
                 "for each micro-batch under way: drop it"
             )
-        if self.shard_size is not None and self.strategy == "ddp":
-            raise ValueError(f"--shard-size {self.shard_size}: ddp shards nothing: take another --strategy")
         if self.cut == "layers" and self.padding != "none":
             raise ValueError(f"--padding {self.padding} evens out blocks, --cut layers makes none: drop one")
 
@@ -119,6 +117,13 @@ class RunConfig:
         if self.dtype is not None and self.precision is not None:
             raise ValueError(f"--dtype {self.dtype} and --precision {self.precision}: give one of them")
         self._make_policy()
+
+    @property
+    def objection(self) -> str | None:
+        """Why the strategy does not go with the rest of what is asked for; None if it does."""
+        if self.shard_size is not None and self.strategy == "ddp":
+            return f"--shard-size {self.shard_size}: ddp shards nothing: take another --strategy"
+        return None
 
     @property
     def chosen(self) -> Chosen:

@@ -83,13 +83,15 @@ def peaks(config: RunConfig, partition: Partition) -> dict[str, int]:
 
 def too_large(config: RunConfig, partition: Partition) -> dict[str, int]:
     """The peaks of the strategies that do not fit the device."""
-    if config.device_memory is None:
+    if config.device_memory is None or not partition.is_plain:
         return {}
     return {name: peak for name, peak in peaks(config, partition).items() if peak > config.device_memory}
 
 
 def advise(config: RunConfig, partition: Partition) -> str:
     """What to do where a strategy does not fit: take one that does, if there is any."""
+    if not partition.is_plain:
+        return "take more ranks, or more micro-batches"
     held, large = peaks(config, partition), too_large(config, partition)
     fit = [f"{name} with {peak}" for name, peak in held.items() if name not in large]
     ranks = f"on {counted(partition.world_size, 'rank')}"

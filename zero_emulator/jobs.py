@@ -19,7 +19,7 @@ from zero_emulator.record import Json, run_record
 from zero_emulator.report import describe_comparison, describe_run
 from zero_emulator.run import Outcome, run
 
-COMPARE_SCHEMA = "zero-emulator/compare/3"
+COMPARE_SCHEMA = "zero-emulator/compare/4"
 
 
 @dataclass(frozen=True)

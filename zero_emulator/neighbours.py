@@ -1,8 +1,7 @@
 """What the stages of a pipeline send each other: activations one way, the gradients by them the other."""
 
-from collectives.point_to_point import PointToPoint
-
 from collectives.communicator import Communicator
+from collectives.point_to_point import PointToPoint
 from collectives.work import Work
 from zero_emulator.layout import Array
 from zero_emulator.pipeline import Receive, Send

@@ -53,6 +53,11 @@ class Share:
     order: Order
 
     @property
+    def num_params(self) -> int:
+        """Of the layers that the rank computes with, without padding."""
+        return sum(held.plan.layout.num_params for held in self.held)
+
+    @property
     def classes(self) -> tuple[tuple[Held, ...], ...]:
         """The rank's layers by who shards them: the dense ones, and experts if there are any."""
         found: dict[Ranks, list[Held]] = {}

@@ -13,13 +13,13 @@ from zero_emulator.expected_traffic import expected_traffic, fetched_matrices
 from zero_emulator.judge import faults
 from zero_emulator.layout import FlatLayout
 from zero_emulator.outcome import Outcome, RankReport
-from zero_emulator.partition import Partition
+from zero_emulator.partition import Partition, Share
 from zero_emulator.precision import ITEMSIZE
 from zero_emulator.theory import multiple, num_fetches
 
 __all__ = ["RUN_SCHEMA", "Json", "run_record"]
 
-RUN_SCHEMA = "zero-emulator/run/3"
+RUN_SCHEMA = "zero-emulator/run/4"
 
 
 def run_record(
@@ -35,6 +35,8 @@ def run_record(
         "num_params": partition.num_params,
         "world_size": world_size,
         "layers": [_tensors(layer.layout) for layer in partition.layers],
+        "grid": _grid(partition),
+        "rank_params": [partition.share(rank).num_params for rank in range(world_size)],
         "block_sizes": [list(sizes) for sizes in partition.blocks],
         "iterations": [
             _iteration(config, partition, outcome, iteration) for iteration in range(1, config.iterations + 1)
@@ -54,6 +56,26 @@ def run_record(
     }
 
 
+def _grid(partition: Partition) -> Json:
+    """The degrees of each axis, and over how many ranks each class of parameters is copied and sharded."""
+    grid = partition.grid
+    classes = {
+        "experts" if held[0].expert else "dense": {
+            "copies": len(grid.copies(rank, expert=held[0].expert)),
+            "sharding_degree": len(held[0].sharers),
+        }
+        for rank in range(partition.world_size)
+        for held in partition.share(rank).classes
+    }
+    return {
+        "pipeline": grid.pipeline,
+        "chunks": partition.chunks,
+        "expert": grid.expert,
+        "data": grid.ranks // grid.pipeline // grid.expert,
+        "parameters": classes,
+    }
+
+
 def _tensors(layout: FlatLayout) -> list[Json]:
     padding = layout.padding or (0,) * len(layout.shapes)
     return [
@@ -63,11 +85,12 @@ def _tensors(layout: FlatLayout) -> list[Json]:
 
 
 def _peak(rank: int, config: RunConfig, partition: Partition, outcome: Outcome) -> Json:
-    report = outcome.reports[rank]
-    expected = expected_peak(config, partition, rank, report.skipped)
+    report, expected = outcome.reports[rank], None
+    if partition.is_plain:
+        expected = expected_peak(config, partition, rank, report.skipped).total
     return {
         "total": report.peak.total,
-        "expected": expected.total,
+        "expected": expected,
         "by_kind": report.peak.by_kind,
         **report.peak.moment._asdict(),
     }
@@ -78,22 +101,22 @@ def _gathers_a_layer(config: RunConfig, partition: Partition, outcome: Outcome) 
     first, last = outcome.reports[0], config.iterations
     calls = first.traffic.by_iteration[last].calls
     gathers = sum(count for (_, collective), count in calls.items() if collective == "all_gather")
-    fetched = fetched_matrices(config, partition.matrices, skipped=last in first.skipped)
+    shares = [one for held in partition.share(0).held for one in held.matrices]
+    fetched = fetched_matrices(config, shares, skipped=last in first.skipped)
     gathers -= num_fetches(fetched, 0)  # of matrices, to update them
-    return gathers / len(partition.layers)
+    return gathers / len(partition.share(0).held)
 
 
 def _iteration(config: RunConfig, partition: Partition, outcome: Outcome, iteration: int) -> Json:
-    world_size = len(outcome.reports)
     traffic = [
         _traffic(rank, report, config, partition, iteration) for rank, report in enumerate(outcome.reports)
     ]
-    sent = [sum(one["sent"].values()) for one in traffic]
     itemsize = ITEMSIZE[config.policy.weight]
     multiples = [
-        multiple(num_bytes, partition.num_params, world_size, itemsize)
-        for num_bytes in (min(sent), max(sent))
+        multiple(one["sent_by_axis"].get("data", 0), _shared(partition.share(rank)), itemsize)
+        for rank, one in enumerate(traffic)
     ]
+    sharing = [found for found in multiples if found is not None]
     digests = outcome.digests.get(iteration)
     loss = outcome.losses[iteration - 1]
     return {
@@ -101,10 +124,15 @@ def _iteration(config: RunConfig, partition: Partition, outcome: Outcome, iterat
         "loss": loss if isfinite(loss) else None,
         "skipped": iteration in outcome.reports[0].skipped,
         "traffic": traffic,
-        "multiple": None if world_size == 1 else multiples,
+        "multiple": [min(sharing), max(sharing)] if sharing else None,
         "digests": digests,
         "identical": None if digests is None else all_alike(partition, digests),
     }
+
+
+def _shared(share: Share) -> list[tuple[int, int]]:
+    """Parameters of each class of a rank's layers, and over how many ranks they are sharded."""
+    return [(sum(held.plan.layout.num_params for held in of), len(of[0].sharers)) for of in share.classes]
 
 
 def _traffic(rank: int, report: RankReport, config: RunConfig, partition: Partition, iteration: int) -> Json:
@@ -115,6 +143,7 @@ def _traffic(rank: int, report: RankReport, config: RunConfig, partition: Partit
         "sent": _fold(counted.sent, 1),
         "received": _fold(counted.received, 1),
         "sent_by_phase": _fold(counted.sent, 0),
+        "sent_by_axis": dict(counted.sent_along),
         "expected_sent": sum(flow.sent for flow in expected.values()),
         "control_sent": counted.other_sent["control"],
         "audit_sent": counted.other_sent["audit"],

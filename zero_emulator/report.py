@@ -17,11 +17,13 @@ def describe_run(record: Json) -> str:
     sent = [sum(rank["sent"].values()) for rank in last["traffic"]]
     lines = [
         f"{config['strategy']}: {_setting(record)}",
+        *(f"  {line}" for line in _grid(record)),
         f"  loss {_number(record['iterations'][0]['loss'])} -> {_number(last['loss'])}, "
         f"test accuracy {record['test_accuracy']:.3f}",
         f"  sent an iteration   {span(sent)} bytes a rank, expected "
         f"{span([rank['expected_sent'] for rank in last['traffic']])}; {_multiple(last)} f(N)Ψ, "
         f"claim {CLAIMED[config['strategy']].claim}Ψ",
+        *_along_axes(last),
         f"  sent in all         {span([rank['training'] for rank in record['totals']])} training, "
         f"{span([rank['control'] for rank in record['totals']])} control and "
         f"{span([rank['audit'] for rank in record['totals']])} audit bytes a rank",
@@ -43,6 +45,7 @@ def describe_comparison(document: Json) -> str:
     return "\n".join(
         [
             _setting(first),
+            *_grid(first),
             _comparison_table(document),
             *(
                 f"{name} is not run: by its closed form it would hold {peak} bytes, and the device has "
@@ -70,6 +73,33 @@ def _setting(record: Json) -> str:
         f"{counted(config['micro_batches'], 'micro-batch', 'micro-batches')}, {config['optimizer']}, "
         f"{config['precision'] or config['dtype'] or 'float32'}"
     )
+
+
+def _grid(record: Json) -> list[str]:
+    """What stands on the axes of the grid, and the sharding degrees; nothing for data parallelism alone."""
+    grid = record["grid"]
+    everywhere = {"copies": record["world_size"], "sharding_degree": record["world_size"]}
+    if grid["chunks"] == 1 and grid["parameters"] == {"dense": everywhere}:
+        return []
+    degrees = ", ".join(
+        f"{kind} {of['sharding_degree']} of {counted(of['copies'], 'copy', 'copies')}"
+        for kind, of in grid["parameters"].items()
+    )
+    chunks = f", {grid['chunks']} chunks a stage" if grid["chunks"] > 1 else ""
+    return [
+        f"grid: pipeline {grid['pipeline']} x data {grid['data']} x expert {grid['expert']}{chunks}; "
+        f"sharding degree: {degrees}"
+    ]
+
+
+def _along_axes(iteration: Json) -> list[str]:
+    """What each axis of the grid carries, where there are several."""
+    traffic = iteration["traffic"]
+    axes = sorted({axis for rank in traffic for axis in rank["sent_by_axis"]})
+    if axes in ([], ["data"]):
+        return []
+    sent = (f"{span([rank['sent_by_axis'].get(axis, 0) for rank in traffic])} {axis}" for axis in axes)
+    return [f"  sent by axis        {', '.join(sent)} bytes a rank"]
 
 
 def _claims_note(config: Json, strategies: Collection[str] = CLAIMED) -> list[str]:
@@ -129,15 +159,15 @@ def _comparison_table(document: Json) -> str:
 
 
 def _persistent_per_param(record: Json) -> float:
-    """Bytes a parameter that are kept between iterations, on the rank that keeps most."""
-    most: int = max(sum(kept.values()) for kept in record["persistent"])
-    return most / float(record["num_params"])
+    """Bytes that are kept between iterations, of a parameter of the rank's own: on the rank of most."""
+    ranks = zip(record["persistent"], record["rank_params"], strict=True)
+    return max(float(sum(kept.values())) / float(own) for kept, own in ranks)
 
 
 def _peak_per_param(record: Json) -> float:
-    """Bytes a parameter that are held at once, on the rank that holds most."""
-    most: int = max(peak["total"] for peak in record["peak"])
-    return most / float(record["num_params"])
+    """Bytes that are held at once, of a parameter of the rank's own: on the rank of most."""
+    ranks = zip(record["peak"], record["rank_params"], strict=True)
+    return max(float(peak["total"]) / float(own) for peak, own in ranks)
 
 
 def _peak(record: Json) -> str:

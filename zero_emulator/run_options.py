@@ -15,6 +15,7 @@ from zero_emulator.losses import LOSSES
 from zero_emulator.optimizers import OPTIMIZERS
 from zero_emulator.options import parsed
 from zero_emulator.padding import PADDINGS
+from zero_emulator.pipeline import SCHEDULES
 from zero_emulator.precision import ITEMSIZE, PRECISIONS
 from zero_emulator.units import parse_bytes
 
@@ -68,6 +69,13 @@ OPTIONS = (
                  help="Zeros behind a layer (even, 2n) or its tensors (rows), so that blocks are equal."),
     click.option("--cut", type=click.Choice(list(CUTS)), default=DEFAULT.cut,
                  help="Blocks of every layer, or whole layers to ranks."),
+    click.option("--pipeline", type=int, default=DEFAULT.pipeline, help="Stages that split the layers."),
+    click.option("--chunks", type=int, default=DEFAULT.chunks, help="Of the model on each stage."),
+    click.option("--schedule", type=click.Choice(list(SCHEDULES)), default=DEFAULT.schedule,
+                 help="Of a pipeline's micro-batches."),
+    click.option("--expert", type=int, default=DEFAULT.expert, help="Ranks that split the experts."),
+    click.option("--shard-size", type=int,
+                 help="Shard over so many ranks, copy across them.  [default: all that have copies]"),
     click.option("--algorithm", multiple=True,
                  help="Of the collectives: NAME or FILE.py:FUNCTION, or either after COLLECTIVE=; the last "
                  "word counts.  [default: ring]"),

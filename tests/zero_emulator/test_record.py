@@ -43,11 +43,11 @@ def test_a_record_has_the_fields_that_others_read(job: Any) -> None:
     code, record, _ = job(strategy="zero3", hidden=(4, 3))
     assert code == 0
     assert list(record) == [
-        "schema", "config", "environment", "num_params", "world_size", "layers", "block_sizes", "iterations",
-        "gradient_audit", "gathers_a_layer", "persistent", "peak", "totals", "test_accuracy", "seconds",
-        "faults", "verdict",
+        "schema", "config", "environment", "num_params", "world_size", "layers", "grid", "rank_params",
+        "block_sizes", "iterations", "gradient_audit", "gathers_a_layer", "persistent", "peak",
+        "totals", "test_accuracy", "seconds", "faults", "verdict",
     ]  # fmt: skip
-    assert record["schema"] == "zero-emulator/run/3"
+    assert record["schema"] == "zero-emulator/run/4"
     assert RunConfig(**record["config"] | {"hidden": (4, 3), "algorithm": ()}) == RunConfig(
         strategy="zero3", hidden=(4, 3), iterations=2, batch_size=11, lr=0.02, dtype="float64"
     )
@@ -217,7 +217,7 @@ def test_a_comparison_holds_all_runs_and_what_sets_them_apart(job: Any) -> None:
         "schema", "runs", "too_large", "differences_from_serial", "gradient_errors", "faults", "verdicts",
         "agreement", "verdict",
     }  # fmt: skip
-    assert document["schema"] == "zero-emulator/compare/3"
+    assert document["schema"] == "zero-emulator/compare/4"
     assert list(document["runs"]) == list(STRATEGIES)
     assert all(record["gradient_audit"] for record in document["runs"].values())
     assert all(record["config"]["strategy"] == name for name, record in document["runs"].items())

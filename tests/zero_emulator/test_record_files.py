@@ -73,7 +73,7 @@ def traffic(document: Json) -> Json:
 
 
 CHANGES: dict[str, tuple[Callable[[Json], object], str]] = {
-    "no schema": (lambda run: run.pop("schema"), "schema None is neither zero-emulator/run/3 nor"),
+    "no schema": (lambda run: run.pop("schema"), "schema None is neither zero-emulator/run/4 nor"),
     "an older schema": (lambda run: run.update(schema="zero-emulator/run/1"), "schema 'zero-emulator/run/1'"),
     "a field less": (lambda run: run.pop("totals"), "record has no totals"),
     "an option less": (lambda run: run["config"].pop("clip"), "record.config has no clip"),
@@ -143,7 +143,7 @@ def test_a_comparison_with_a_run_that_is_not_one_is_refused(refused: Any) -> Non
     assert "runs.ddp is of strategy zero1" in refused(
         "compare.json", lambda one: one["runs"].update(ddp=deepcopy(one["runs"]["zero1"]))
     )
-    assert "runs.ddp is not of schema zero-emulator/run/3" in refused(
+    assert "runs.ddp is not of schema zero-emulator/run/4" in refused(
         "compare.json", lambda one: ddp(one).update(schema="zero-emulator/run/1")
     )
 

@@ -53,7 +53,7 @@ def test_an_all_reduce_is_the_two() -> None:
 
 def test_one_rank_sends_nothing() -> None:
     assert ring_all_reduce((7,), 0) == Flow(0, 0)
-    assert multiple(0, 7, 1, 4) is None
+    assert multiple(0, [(7, 1)], 4) is None
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_equal_blocks_give_whole_multiples_of_f_psi(
         flows = iteration_traffic(uses, EQUAL, rank).values()
         assert sum(flow.sent for flow in flows) == times * 24 * 4  # f(4) Ψ = 24
         assert sum(flow.received for flow in flows) == times * 24 * 4
-        assert multiple(sum(flow.sent for flow in flows), 32, 4, 4) == times
+        assert multiple(sum(flow.sent for flow in flows), [(32, 4)], 4) == times
     if micro_batches == 1 and keep_views == "none":
         assert CLAIMED[strategy].claim == times
 

@@ -21,7 +21,7 @@ def test_a_silent_iteration_still_tells_and_checks_versions(strategy: str) -> No
         for _ in range(2):
             iteration(x, np.zeros(len(x), np.int64))
         _, updated = iteration.waited_and_updated()
-        return iteration.strategy.versions.told.ravel().tolist(), updated, iteration.ledger.sent("control")
+        return iteration.strategy.versions.told[0].ravel().tolist(), updated, iteration.ledger.sent("control")
 
     for told, updated, control in run_threads(2, body):
         assert told == [2] * 4

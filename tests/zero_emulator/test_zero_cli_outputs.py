@@ -19,7 +19,7 @@ def test_json_is_one_document_and_nothing_else(command: Any) -> None:
     code, out, err = command("train", *ON_THREADS, "--json", "--quiet")
     assert (code, err) == (0, "")
     assert out.count("\n") == 1
-    assert json.loads(out)["schema"] == "zero-emulator/run/3"
+    assert json.loads(out)["schema"] == "zero-emulator/run/4"
     code, out, err = command("compare", *ON_THREADS, "--json")
     assert (code, err, out.count("\n")) == (0, "", 1)
     assert json.loads(out)["verdict"] == "pass"

@@ -1,6 +1,7 @@
 """Training traffic: the bytes that the collectives of an iteration send, whichever strategy calls them."""
 
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Literal, NamedTuple
 
 from zero_emulator.theory.muon import muon_fetches
@@ -55,8 +56,13 @@ def num_calls(uses: Sequence[Use], num_layers: int) -> int:
     return sum(use.times * len(range(num_layers)[use.layers]) for use in uses)
 
 
-def multiple(sent: int, num_params: int, world_size: int, itemsize: int) -> float | None:
-    """Bytes sent as a multiple of f(N) Ψ; None on one rank, which sends nothing."""
-    if world_size == 1:
-        return None
-    return sent * world_size / ((world_size - 1) * num_params * itemsize)
+def multiple(sent: int, shared: Sequence[tuple[int, int]], itemsize: int) -> float | None:
+    """Bytes sent as a multiple of f(N) Ψ; ``shared`` are pairs of parameters Ψ and their N, to be added up.
+
+    None where every N is 1: then nothing is sent.
+
+    >>> multiple(24, [(4, 4)], itemsize=4)
+    2.0
+    """
+    unit = sum(num_params * Fraction(degree - 1, degree) for num_params, degree in shared)
+    return float(sent / (unit * itemsize)) if unit else None
