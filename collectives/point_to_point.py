@@ -101,18 +101,17 @@ class PointToPoint:
     def _send_stages(
         self, header: Array, data: Array, peer: int, lane: int, call: Call
     ) -> Iterator[list[Lane]]:
-        post = self._post
-        lanes = [post([(peer, header)], [], lane, _of_header(call))]
-        yield lanes + (
-            [post([(peer, data.view(np.uint8))], [], lane, Origin(call, 1, 0))] if data.size else []
-        )
+        lanes = [self._post([(peer, header)], [], lane, _of_header(call))]
+        if data.size:
+            lanes.append(self._post([(peer, data.view(np.uint8))], [], lane, Origin(call, 1, 0)))
+        yield lanes  # posted in this order, and at once
 
     def _receive_stages(
         self, header: Array, data: Array, peer: int, lane: int, call: Call
     ) -> Iterator[list[Lane]]:
         found = np.empty(HEADER_BYTES, np.uint8)
         yield [self._post([], [(peer, found)], lane, _of_header(call))]
-        if (found != header).any():
+        if (found != header).any():  # and so the message itself is not looked for
             raise MessageMismatchError(
                 f"rank {self.comm.rank} receives {_text(header)} from rank {peer}, which sent {_text(found)}"
             )

@@ -27,6 +27,7 @@ class Work:
     """
 
     tags_are_kept = False
+    """Whether nobody else will ever be given its tags."""
 
     def __init__(
         self, call: Call, transport: Transport, stages: Iterator[list[Lane]], time_limit: float

@@ -1,6 +1,7 @@
 """Messages between two ranks: in order, under names that both ends agree on, every byte counted."""
 
 import time
+import weakref
 from typing import Any
 
 import numpy as np
@@ -76,18 +77,23 @@ def test_a_message_from_every_rank_to_every_other_finds_its_place(run_ranks) -> 
 
 
 @pytest.mark.ranks(min=2)
-def test_a_lane_does_not_wait_for_another(run_ranks) -> None:
+def test_neither_a_lane_nor_another_point_to_point_is_waited_for(run_ranks) -> None:
     def body(comm: Communicator) -> None:
-        messages, peer = PointToPoint(comm, lanes=2), other(comm)
-        if peer == 1:
-            for lane in (1, 0):
-                messages.send(np.full(2, lane), peer, "lane", lane).wait()
-        elif peer == 0:
-            found = np.zeros((2, 2), np.int64)
-            works = [messages.receive(found[lane], peer, "lane", lane) for lane in (0, 1)]
-            works[1].wait()
-            works[0].wait()
-            assert found.tolist() == [[0, 0], [1, 1]]
+        ways = [
+            (messages, lane) for messages in (PointToPoint(comm, 2), PointToPoint(comm, 2)) for lane in (0, 1)
+        ]
+        found = np.zeros((4, 2), np.int64)
+        if comm.rank == 0:
+            for way, (messages, lane) in reversed([*enumerate(ways)]):
+                messages.send(np.full(2, way), 1, "way", lane).wait()
+        elif comm.rank == 1:
+            works = [
+                messages.receive(into, 0, "way", lane)
+                for into, (messages, lane) in zip(found, ways, strict=True)
+            ]
+            for work in reversed(works):
+                work.wait()
+            assert found.tolist() == [[0, 0], [1, 1], [2, 2], [3, 3]]
 
     run_ranks(body)
 
@@ -274,6 +280,20 @@ def test_every_byte_is_counted_at_both_ends_and_every_message_is_paired(run_mete
     origins = {one.origin for one in messages}
     assert len(origins) == len(messages)
     assert {(origin.call.collective, origin.call.algorithm) for origin in origins} == {("send", "direct")}
+
+
+@pytest.mark.ranks(min=2)
+def test_an_array_is_let_go_of_once_its_work_is_done(run_ranks) -> None:
+    def body(comm: Communicator) -> None:
+        messages, peer, array = PointToPoint(comm), other(comm), np.ones(4)
+        if peer is not None:
+            memory = weakref.ref(array)
+            work = messages.receive(array, peer, "it") if comm.rank else messages.send(array, peer, "it")
+            del array
+            work.wait()
+            assert memory() is None
+
+    run_ranks(body)
 
 
 @pytest.mark.ranks(min=2)
