@@ -22,6 +22,7 @@ from zero_emulator.jobs import Job
 from zero_emulator.ledger_cli import ledger
 from zero_emulator.machine_memory import check_memory
 from zero_emulator.outputs import Outputs
+from zero_emulator.pipeline_cli import show_pipeline
 from zero_emulator.rounding_cli import rounding
 from zero_emulator.run_options import DEFAULT, run_options
 from zero_emulator.strategies import STRATEGIES
@@ -115,7 +116,7 @@ def _prepare(
     return num_ranks, Job(config, dataset, transport, Outputs(record, events, quiet, json))
 
 
-ALONE = (explain_record, ledger, rounding)
+ALONE = (explain_record, ledger, rounding, show_pipeline)
 """Commands that start no rank. Under an mpiexec each process runs them for itself."""
 
 for command in ALONE:
