@@ -180,6 +180,12 @@ def test_what_no_schedule_can_do_is_refused_with_the_numbers(pipeline: Pipeline,
         orders(*pipeline)
 
 
+def test_a_schedule_of_ones_own_is_checked_before_anybody_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SCHEDULES, "rash", lambda stage, *rest: SCHEDULES["gpipe"](stage, *rest)[::-1])
+    with pytest.raises(OrderError, match=r"rash, 2 stages: stage 1 does B1\.1 before"):
+        orders("rash", 2, 1, 2)
+
+
 def test_no_units_make_no_timetable() -> None:
     with pytest.raises(ValueError, match="forward 0 and backward 2 units: give 1 or more"):
         timetable(orders("1f1b", 2, 1, 1), forward=0)
