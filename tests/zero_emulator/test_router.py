@@ -41,6 +41,8 @@ def test_of_equal_experts_the_lower_ones_are_chosen() -> None:
     probabilities = np.array([[0.25, 0.25, 0.25, 0.25], [0.1, 0.4, 0.1, 0.4]])
     assert choose(probabilities, 1).tolist() == [[True, False, False, False], [False, True, False, False]]
     assert choose(probabilities, 2).tolist() == [[True, True, False, False], [False, True, False, True]]
+    many = np.full((1, 100), 0.01)  # a sort that is not stable shuffles so many
+    assert np.flatnonzero(choose(many, 2)).tolist() == [0, 1]
 
 
 def test_a_full_expert_drops_the_later_rows_and_nothing_else_changes() -> None:
@@ -72,6 +74,35 @@ def test_the_balancing_loss_is_as_switch_transformers_defines_it() -> None:
         assert saved.loss == pytest.approx(expected, rel=1e-14)
         _, saved = router.forward(np.eye(3).ravel(), LOGITS, global_count=8)
         assert saved.loss == pytest.approx(expected / 2, rel=1e-14)
+
+
+@pytest.mark.parametrize("top_k", [1, 2])
+def test_gradients_agree_with_finite_differences_whatever_comes_back_to_gates_that_are_zero(
+    top_k: int,
+) -> None:
+    """A dropped gate is 0 whatever the probabilities, so its own gradient goes nowhere."""
+    router = Router(3, 3, top_k, capacity=0.8, balance=0.1)
+    rng = np.random.default_rng(6)
+    params, x = rng.standard_normal(9), rng.standard_normal((6, 3))
+    y, saved = router.forward(params, x, global_count=7)
+    assert saved.routing.dropped.any()
+    grad_y, gradient = rng.standard_normal(y.shape), np.empty(9)
+    grad_x = router.backward(params, saved, grad_y, gradient)
+
+    def slopes(changed: Array) -> Array:
+        found = np.empty(changed.shape)
+        for index in np.ndindex(*changed.shape):
+            ends = []
+            for step in (1e-6, -2e-6):
+                changed[index] += step
+                y, saved = router.forward(params, x, global_count=7)
+                ends.append(np.sum(y * grad_y) + saved.loss)
+            changed[index] += 1e-6
+            found[index] = (ends[0] - ends[1]) / 2e-6
+        return found
+
+    np.testing.assert_allclose(gradient, slopes(params), rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(grad_x, slopes(x), rtol=1e-6, atol=1e-8)
 
 
 def test_the_loss_scale_reaches_the_gradient_of_the_balancing_loss() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zero_emulator.experts.feed_forward import Tensors, feed_backward, feed_forward
+from zero_emulator.experts.home import combine, combine_gradients, leaving_gradients, leaving_rows
 from zero_emulator.experts.peers import ALONE, Peers
 from zero_emulator.experts.travel import Travel, plan_travel
 from zero_emulator.layer import check_dtypes, draw
@@ -102,22 +103,14 @@ class Experts:
         """x + Σ gate · expert(x). All ranks of ``peers`` call it: two exchanges, after one of counts."""
         check_dtypes(params, x)
         travel = self._plan(x)
-        leaving = empty((travel.num_sent, self.width), x.dtype)
-        for _, samples, place in travel.sent:
-            leaving[place] = x[samples, : self.width]
-        arrived = self.peers.exchange(leaving, travel.table)
-        del leaving
+        arrived = self.peers.exchange(leaving_rows(x, self.width, travel, empty), travel.table)
         hidden = empty((len(arrived), self.hidden), x.dtype)
         results = empty(arrived.shape, x.dtype)
         for tensors, (rows, place) in zip(self._tensors(params), travel.arrived, strict=True):
             results[rows] = feed_forward(tensors, arrived[rows], hidden[place])
         outputs = self.peers.exchange(results, travel.table.T)
         del results
-
-        y = empty((len(x), self.width), x.dtype)
-        y[...] = x[:, : self.width]
-        for expert, samples, place in travel.sent:
-            y[samples] += x[samples, self.width + expert, None] * outputs[place]
+        y = combine(x, outputs, travel, empty)
         return y, ExpertsSaved(x, arrived, hidden, outputs, travel)
 
     def backward(
@@ -136,30 +129,18 @@ class Experts:
         ``grad_params`` gets the gradient by the experts here, from the rows of all ranks that share them.
         """
         x, arrived, hidden, outputs, travel = saved
-        grad_x = empty(x.shape, x.dtype)
-        grad_x[:, : self.width] = grad_y
-        grad_x[:, self.width :] = 0
-        leaving = empty(outputs.shape, x.dtype)
-        for expert, samples, place in travel.sent:
-            gate = self.width + expert
-            grad = grad_y[samples]
-            grad_x[samples, gate] = np.sum(grad * outputs[place], axis=1)
-            leaving[place] = x[samples, gate, None] * grad
-        grads = self.peers.exchange(leaving, travel.table)
-        del leaving
-
+        grads = self.peers.exchange(leaving_gradients(x, grad_y, travel, empty), travel.table)
         results = empty(arrived.shape, x.dtype)
         experts = zip(self._tensors(params), self._tensors(grad_params), travel.arrived, strict=True)
         for tensors, grad_tensors, (rows, place) in experts:
             results[rows] = feed_backward(tensors, arrived[rows], hidden[place], grads[rows], grad_tensors)
         self.layout.clear_padding(grad_params)
+        del grads
         returned = self.peers.exchange(results, travel.table.T)
-        del results, grads
+        del results
         if not needs_grad_x:
             return None
-        for _, samples, place in travel.sent:
-            grad_x[samples, : self.width] += returned[place]
-        return grad_x
+        return combine_gradients(x, outputs, grad_y, returned, travel, empty)
 
     def _plan(self, x: Array) -> Travel:
         """Every rank's pairs have to be known, and not this rank's alone: the gates are seen here only."""
