@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from zero_emulator.layout import Array
+from zero_emulator.layout import Array, Empty
 
 LossFunction = Callable[[Array, Array, int], tuple[float, Array]]
 
@@ -52,6 +52,37 @@ def mean_squared_error(outputs: Array, targets: Array, global_count: int) -> tup
 
 
 LOSSES: dict[str, LossFunction] = {"cross_entropy": softmax_cross_entropy, "mse": mean_squared_error}
+
+
+def kl_to_reference(
+    outputs: Array, reference: Array, global_count: int, coefficient: float, empty: Empty = np.empty
+) -> tuple[float, Array]:
+    """These rows' share of ``coefficient`` · mean KL(softmax(outputs) || reference), and its gradient.
+
+    A row's divergence is the sum over classes of p (log p - log q). ``reference`` (rows, classes) is log q;
+    it and the outputs are only read, 0 rows are fine. The share is summed in float64, the gradient by the
+    outputs keeps their dtype. ``empty`` makes it, and for a moment one more of its size. ValueError for
+    unequal shapes or more rows than ``global_count``.
+    """
+    _check_shapes(outputs, reference, outputs.shape, global_count)
+    grad, p = empty(outputs.shape, outputs.dtype), empty(outputs.shape, outputs.dtype)
+    grad[...] = outputs
+    log_softmax(grad)
+    np.exp(grad, out=p)
+    grad -= reference
+    divergence = np.einsum("ij,ij->i", p, grad, dtype=np.float64, casting="unsafe")
+
+    np.subtract(grad, divergence[:, np.newaxis], out=grad, casting="unsafe")
+    grad *= p
+    grad *= coefficient / global_count
+    return coefficient * float(divergence.sum()) / global_count, grad
+
+
+def log_softmax(outputs: Array) -> Array:
+    """The logarithm of the softmax of each row (rows, classes), in place."""
+    outputs -= outputs.max(axis=1, keepdims=True)  # or a sum of large exponents would keep few digits
+    sums = np.logaddexp.reduce(outputs, axis=1, keepdims=True, dtype=np.float64)
+    return np.subtract(outputs, sums, out=outputs, casting="unsafe")
 
 
 def _check_shapes(outputs: Array, targets: Array, wanted: tuple[int, ...], global_count: int) -> None:
