@@ -10,14 +10,13 @@ from typing import Any, BinaryIO, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from zero_emulator.npz_files import DataError, brief, open_file, read_npz
+
+__all__ = ["DataError", "read_arrays"]
+
 Arrays: TypeAlias = tuple[npt.NDArray[Any], npt.NDArray[Any]]
 
-SHOWN_NAMES = 8  # a file of model weights may hold hundreds of arrays, and a message is one line
 SHOWN_CHARACTERS = 30
-
-
-class DataError(ValueError):
-    """What is wrong with a data file, in one line that says what to do about it."""
 
 
 def read_arrays(path: Path) -> Arrays:
@@ -28,57 +27,16 @@ def read_arrays(path: Path) -> Arrays:
 
     Raises DataError.
     """
-    with _open(path) as file:
-        if not file.peek(1):  # type: ignore[attr-defined]  # a buffered reader has it, its abstract type has not
-            raise DataError(f"{path}: the file is empty, 0 bytes: give a .npz with x and y, or a .csv")
+    with open_file(path, ".npz or .csv", ", or leave it out to get the digits") as file:
         read = READERS.get(path.suffix.lower())
         if read is None:
             raise DataError(f"{path}: its name ends in {path.suffix!r}: give a {' or a '.join(READERS)} file")
         return read(path, file)
 
 
-def _open(path: Path) -> BinaryIO:
-    try:
-        if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe would wait for its writer
-            raise DataError(f"{path}: a device or a pipe: name a .npz or .csv file")
-        return path.open("rb")
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file: check the path, or leave it out to get the digits") from None
-    except IsADirectoryError:
-        raise DataError(f"{path}: a directory: name a .npz or .csv file in it") from None
-    except OSError as fault:
-        raise DataError(
-            f"{path}: cannot be read ({fault.strerror}): check the path and its permissions"
-        ) from None
-
-
 def _read_npz(path: Path, file: BinaryIO) -> Arrays:
-    try:
-        archive = np.load(file, allow_pickle=False)
-    except Exception as fault:  # numpy, zipfile and zlib each have errors of their own for a broken file
-        raise DataError(f"{path}: not a .npz file ({_brief(fault)}): write it with numpy.savez") from None
-    if isinstance(archive, np.ndarray):
-        raise DataError(
-            f"{path}: one array of shape {archive.shape}: write two with numpy.savez(x=..., y=...)"
-        )
-    missing = [name for name in ("x", "y") if name not in archive.files]
-    if missing:
-        names = ", ".join(repr(name) for name in archive.files[:SHOWN_NAMES])
-        more = ", ..." if len(archive.files) > SHOWN_NAMES else ""
-        raise DataError(
-            f"{path}: no array {' and no array '.join(missing)} among {len(archive.files)} [{names}{more}]: "
-            "write them with numpy.savez(x=..., y=...)"
-        )
-    return _member(path, archive, "x"), _member(path, archive, "y")
-
-
-def _member(path: Path, archive: Any, name: str) -> npt.NDArray[Any]:
-    try:
-        return np.asarray(archive[name])
-    except Exception as fault:  # as above, and object arrays, which only unpickling would read
-        raise DataError(
-            f"{path}: array {name} cannot be read ({_brief(fault)}): write it again as an array of numbers"
-        ) from None
+    x, y = read_npz(path, file, lambda names: ("x", "y"), "numpy.savez(x=..., y=...)")
+    return x, y
 
 
 def _read_csv(path: Path, file: BinaryIO) -> Arrays:
@@ -87,10 +45,10 @@ def _read_csv(path: Path, file: BinaryIO) -> Arrays:
         try:
             table = _table(path, ((reader.line_num, cells) for cells in reader if cells))
         except UnicodeDecodeError as fault:
-            raise DataError(f"{path}: not text in UTF-8 ({_brief(fault)}): save it as a plain .csv") from None
+            raise DataError(f"{path}: not text in UTF-8 ({brief(fault)}): save it as a plain .csv") from None
         except csv.Error as fault:
             line = reader.line_num
-            raise DataError(f"{path}: line {line}: {_brief(fault)}: save it as a plain .csv") from None
+            raise DataError(f"{path}: line {line}: {brief(fault)}: save it as a plain .csv") from None
     if table.shape[1] < 2:
         raise DataError(f"{path}: {table.shape[1]} column: give the inputs, then the label, comma separated")
     return table[:, :-1], table[:, -1]
@@ -136,10 +94,6 @@ def _text_among(cells: list[str]) -> str:
     if column == len(cells):
         return f"column {column}: the label {shown} is not a number: number the classes from 0"
     return f"column {column}: {shown} is not a number: put one there (a header has none at all)"
-
-
-def _brief(fault: Exception) -> str:
-    return " ".join(str(fault).split()) or type(fault).__name__
 
 
 READERS: dict[str, Callable[[Path, BinaryIO], Arrays]] = {".npz": _read_npz, ".csv": _read_csv}
