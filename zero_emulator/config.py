@@ -7,9 +7,9 @@ from typing import Any
 from zero_emulator.chosen import Chosen, choose
 from zero_emulator.cuts import CUTS
 from zero_emulator.data import Dataset
+from zero_emulator.experts import ExpertSettings, build_expert_mlp
 from zero_emulator.grid import Grid
 from zero_emulator.losses import LOSSES
-from zero_emulator.model import build_mlp
 from zero_emulator.optimizers import Optimizer, make_optimizer
 from zero_emulator.padding import PADDINGS
 from zero_emulator.partition import Partition, make_partition
@@ -55,6 +55,11 @@ class RunConfig:
     schedule: str = "1f1b"
     expert: int = 1
     shard_size: int | None = None
+    experts: int = 0
+    top_k: int = 1
+    expert_hidden: int | None = None
+    capacity: float | None = None
+    balance: float = 0.01
 
     def __post_init__(self) -> None:
         self._check_numbers()
@@ -62,6 +67,7 @@ class RunConfig:
         self._check_layout()
         self._check_optimizer()
         self._check_dtypes()
+        self._check_experts()
 
     def _check_numbers(self) -> None:
         for name, value, least in (
@@ -118,6 +124,28 @@ class RunConfig:
             raise ValueError(f"--dtype {self.dtype} and --precision {self.precision}: give one of them")
         self._make_policy()
 
+    def _check_experts(self) -> None:
+        """ValueError for experts that there cannot be, or options of theirs without any."""
+        if self.experts == 0:
+            for name in ("expert", "top_k", "expert_hidden", "capacity", "balance"):
+                if getattr(self, name) != getattr(RunConfig, name):
+                    option = name.replace("_", "-")
+                    raise ValueError(f"--{option} {getattr(self, name)} without experts: give --experts, too")
+            return
+        self._make_experts()
+        if self.experts % self.expert:
+            raise ValueError(
+                f"--experts {self.experts} do not divide by --expert {self.expert}: change either"
+            )
+        if self.padding != "none":
+            raise ValueError(f"--padding {self.padding} of layers that ranks split: drop it, or --experts")
+
+    def _make_experts(self) -> ExpertSettings | None:
+        """The experts behind each hidden layer; None if there are none."""
+        if self.experts == 0:
+            return None
+        return ExpertSettings(self.experts, self.top_k, self.expert_hidden, self.capacity, self.balance)
+
     @property
     def objection(self) -> str | None:
         """Why the strategy does not go with the rest of what is asked for; None if it does."""
@@ -166,7 +194,8 @@ class RunConfig:
 
     def partition(self, dataset: Dataset, world_size: int) -> Partition:
         """The model's layers, and what each of so many ranks does of them; ValueError if that cannot be."""
-        layers = build_mlp((dataset.train_x.shape[1], *self.hidden, dataset.num_classes))
+        widths = (dataset.train_x.shape[1], *self.hidden, dataset.num_classes)
+        layers = build_expert_mlp(widths, self._make_experts())
         return make_partition(
             layers,
             Grid(world_size, self.pipeline, self.expert, self.shard_size),

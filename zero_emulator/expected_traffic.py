@@ -1,18 +1,23 @@
 """What a rank of a run must send and receive: the closed forms, given what the run was told."""
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeVar
 
 from collectives.blocks import even_cut
 from collectives.ledger import Kind
 from zero_emulator import theory
 from zero_emulator.config import RunConfig
+from zero_emulator.expected_experts import expected_counts, expected_exchanges
 from zero_emulator.expected_messages import expected_headers, expected_messages
+from zero_emulator.experts import Routing
 from zero_emulator.partition import Held, Partition
 from zero_emulator.precision import ITEMSIZE
 from zero_emulator.theory import Due, Flow, Sizes, Use
 
 Key = TypeVar("Key", bound=Hashable)
+
+NO_ROUTINGS: Mapping[tuple[int, int], Routing] = MappingProxyType({})
 
 AXES = {"send": "pipeline", "all_to_all": "expert"}
 """The axis of the grid that a collective of training goes along, if that is not the data axis."""
@@ -64,14 +69,20 @@ def due_besides(
 
 
 def expected_traffic(
-    config: RunConfig, partition: Partition, rank: int, *, skipped: bool = False
+    config: RunConfig,
+    partition: Partition,
+    rank: int,
+    *,
+    skipped: bool = False,
+    routings: Mapping[tuple[int, int], Routing] = NO_ROUTINGS,
 ) -> dict[tuple[str, str], Flow]:
     """What a rank must send and receive for training in an iteration, by (phase, collective).
 
-    ``skipped``: the update was voted down.
+    ``skipped``: the update was voted down. ``routings``: where routers sent which samples.
     """
     share = partition.share(rank)
     flows = expected_messages(config, partition, rank)
+    _add(flows, expected_exchanges(config, partition, rank, routings))
     for held in share.classes:
         _add(flows, _among_sharers(config, held, rank, skipped=skipped))
         _add(flows, _among_twins(config, held, rank))
@@ -97,6 +108,7 @@ def expected_overhead(
 ) -> dict[Kind, Flow]:
     """What a rank must send and receive besides in an iteration: control and audit."""
     purposes = expected_headers(partition, rank)
+    _add(purposes, expected_counts(config, partition, rank))
     for held in partition.share(rank).classes:
         due = due_besides(
             config,

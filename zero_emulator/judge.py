@@ -51,7 +51,8 @@ def _traffic_faults(config: RunConfig, partition: Partition, outcome: Outcome) -
         for iteration in iterations:
             counted = report.traffic.by_iteration[iteration]
             skipped = iteration in report.skipped
-            training = expected_traffic(config, partition, rank, skipped=skipped)
+            routings = outcome.routings(iteration)
+            training = expected_traffic(config, partition, rank, skipped=skipped, routings=routings)
             where = f"iteration {iteration}, rank {rank}"
             if not counted.equals(training):
                 flows = {key: Flow(counted.sent[key], counted.received[key]) for key in counted.calls}

@@ -5,9 +5,13 @@ from math import isfinite
 
 from collectives.ledger import Entry
 from zero_emulator.config import RunConfig
+from zero_emulator.experts import Routing
 from zero_emulator.layout import Array
 from zero_emulator.meter import Peak
 from zero_emulator.traffic import RunTraffic
+
+Routings = dict[tuple[int, int], Routing]
+"""By the number of the router among the layers, and the micro-batch."""
 
 
 @dataclass
@@ -21,6 +25,7 @@ class RankReport:
     peak: Peak
     contradictions: list[str]
     skipped: list[int]  # iterations whose update was voted down
+    routings: dict[int, Routings]  # by iteration
     entries: list[Entry]
     host: str
 
@@ -41,6 +46,10 @@ class Outcome:
     def losses(self) -> list[float]:
         """The mean loss over the global batch, iteration by iteration: the ranks' shares, in rank order."""
         return [sum(shares) for shares in zip(*(report.loss_shares for report in self.reports), strict=True)]
+
+    def routings(self, iteration: int) -> Routings:
+        """Who was routed to which expert in an iteration, by all routers of the model: as ranks report it."""
+        return {key: found for report in self.reports for key, found in report.routings[iteration].items()}
 
     @property
     def first_bad_loss(self) -> int | None:

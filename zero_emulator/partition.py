@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from collectives.blocks import bounds, even_cut
 from zero_emulator.cuts import CUTS, overlaps
+from zero_emulator.experts import ALONE, Experts, part
 from zero_emulator.grid import Grid, Ranks
 from zero_emulator.layer import Layer
 from zero_emulator.layout import FlatLayout
@@ -59,10 +60,10 @@ class Share:
 
     @property
     def classes(self) -> tuple[tuple[Held, ...], ...]:
-        """The rank's layers by who shards them: the dense ones, and experts if there are any."""
-        found: dict[Ranks, list[Held]] = {}
+        """The rank's layers by who else has them: the dense ones, and experts where those are fewer."""
+        found: dict[tuple[Ranks, Ranks], list[Held]] = {}
         for held in self.held:
-            found.setdefault(held.sharers, []).append(held)
+            found.setdefault((held.sharers, held.twins), []).append(held)
         return tuple(map(tuple, found.values()))
 
 
@@ -115,9 +116,14 @@ class Partition:
 
     @property
     def is_plain(self) -> bool:
-        """Whether every rank shards all layers with all others, and computes them from front to back."""
+        """Whether plain data parallelism is all there is: every rank shards every layer with all others."""
         grid = self.grid
-        return grid.pipeline == self.chunks == self.num_classes == 1 and grid.shard_size in (None, grid.ranks)
+        whole = grid.shard_size in (None, grid.ranks)
+        return grid.pipeline == self.chunks == 1 and whole and not self.has_experts
+
+    @property
+    def has_experts(self) -> bool:
+        return any(isinstance(layer, Experts) for layer in self.layers)
 
     def share(self, rank: int) -> Share:
         """What a rank does of the model."""
@@ -173,6 +179,10 @@ def _held(partition: Partition, rank: int, numbers: Sequence[int]) -> tuple[Held
 
 def _part(layer: Layer, grid: Grid, rank: int) -> tuple[Layer, slice, bool]:
     """What a rank has of a layer, where that lies in the layer's parameters, whether it is of experts."""
+    if isinstance(layer, Experts):
+        (here,) = part([layer], grid.expert_position(rank), grid.expert, ALONE)
+        assert isinstance(here, Experts), "a part of experts is experts"
+        return here, here.place, True
     return layer, slice(0, layer.layout.size), False
 
 

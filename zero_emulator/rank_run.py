@@ -11,17 +11,20 @@ from collectives.ledger import Entry, Ledger
 from collectives.transports.base import Transport
 from collectives.transports.metered import MeteredTransport
 from zero_emulator.audit import DigestAudit, gather_gradients
-from zero_emulator.axes import make_axes
+from zero_emulator.axes import Axes, make_axes
 from zero_emulator.batches import global_batches
 from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
 from zero_emulator.expected_memory import advise
+from zero_emulator.experts import CommunicatorPeers, part
+from zero_emulator.layer import Layer
 from zero_emulator.layout import Array
 from zero_emulator.losses import LOSSES
 from zero_emulator.memory import alive_bytes
 from zero_emulator.meter import Meter
 from zero_emulator.neighbours import Neighbours
-from zero_emulator.outcome import RankReport
+from zero_emulator.outcome import RankReport, Routings
+from zero_emulator.partition import Partition
 from zero_emulator.strategies import STRATEGIES
 from zero_emulator.traffic import RunTraffic
 from zero_emulator.trainer import Trainer
@@ -59,7 +62,7 @@ class RankRun:
         if partition.grid.pipeline > 1:
             neighbours = Neighbours(axes.pipeline(partition.grid.pipeline_peers(share.rank)))
         self.trainer = Trainer(
-            [held.plan for held in share.held],
+            self._layers(axes, partition),
             LOSSES[config.loss],
             self.strategy,
             self.audit.saw,
@@ -68,6 +71,22 @@ class RankRun:
         self.traffic = RunTraffic()
         self.entries: list[Entry] = []
         self.loss_shares: list[float] = []
+        self.routings: dict[int, Routings] = {}
+
+    def _layers(self, axes: Axes, partition: Partition) -> Sequence[Layer]:
+        """The rank's layers, which know whom to send samples to where there are experts."""
+        grid, share = partition.grid, self.strategy.share
+        layers = [held.plan for held in share.held]
+        if not partition.has_experts:
+            return layers
+        sharing = grid.expert_peers(share.rank)
+        peers = CommunicatorPeers(
+            axes.data(grid.copies(share.rank, expert=False)),
+            axes.expert(sharing) if grid.expert > 1 else None,
+            [grid.place(rank) for rank in sharing],
+            partial(self.meter.empty, "activation"),
+        )
+        return part(layers, grid.expert_position(share.rank), grid.expert, peers)
 
     def train(self, *, on_iteration: Callable[[int], object], audit_gradients: bool) -> list[Array] | None:
         """Make all iterations; the rank's gradients of the first update, if they are to be audited."""
@@ -75,6 +94,7 @@ class RankRun:
         for iteration, (x, y) in enumerate(global_batches(self.config, self.dataset), start=1):
             loss_scale = 1.0 if self.strategy.loss_scale is None else self.strategy.loss_scale.value
             self.loss_shares.append(self.trainer.iterate(x, y))
+            self.routings[iteration] = self.trainer.routings
             self.audit.close(iteration - 1)
             if audit_gradients and gradients is None and self.strategy.updates == 1:
                 gradients = [found / loss_scale for found in gather_gradients(self.strategy, iteration)]
@@ -95,6 +115,7 @@ class RankRun:
             peak=peak,
             contradictions=self.audit.contradictions,
             skipped=self.strategy.skipped,
+            routings=self.routings,
             entries=self.entries,
             host=platform.node(),
         )

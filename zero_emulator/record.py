@@ -12,7 +12,7 @@ from zero_emulator.expected_memory import expected_peak
 from zero_emulator.expected_traffic import expected_traffic, fetched_matrices
 from zero_emulator.judge import faults
 from zero_emulator.layout import FlatLayout
-from zero_emulator.outcome import Outcome, RankReport
+from zero_emulator.outcome import Outcome
 from zero_emulator.partition import Partition, Share
 from zero_emulator.precision import ITEMSIZE
 from zero_emulator.theory import multiple, num_fetches
@@ -60,12 +60,12 @@ def _grid(partition: Partition) -> Json:
     """The degrees of each axis, and over how many ranks each class of parameters is copied and sharded."""
     grid = partition.grid
     classes = {
-        "experts" if held[0].expert else "dense": {
-            "copies": len(grid.copies(rank, expert=held[0].expert)),
-            "sharding_degree": len(held[0].sharers),
+        "experts" if held.expert else "dense": {
+            "copies": len(grid.copies(rank, expert=held.expert)),
+            "sharding_degree": len(held.sharers),
         }
         for rank in range(partition.world_size)
-        for held in partition.share(rank).classes
+        for held in partition.share(rank).held
     }
     return {
         "pipeline": grid.pipeline,
@@ -108,9 +108,7 @@ def _gathers_a_layer(config: RunConfig, partition: Partition, outcome: Outcome) 
 
 
 def _iteration(config: RunConfig, partition: Partition, outcome: Outcome, iteration: int) -> Json:
-    traffic = [
-        _traffic(rank, report, config, partition, iteration) for rank, report in enumerate(outcome.reports)
-    ]
+    traffic = [_traffic(rank, outcome, config, partition, iteration) for rank in range(len(outcome.reports))]
     itemsize = ITEMSIZE[config.policy.weight]
     multiples = [
         multiple(one["sent_by_axis"].get("data", 0), _shared(partition.share(rank)), itemsize)
@@ -135,9 +133,16 @@ def _shared(share: Share) -> list[tuple[int, int]]:
     return [(sum(held.plan.layout.num_params for held in of), len(of[0].sharers)) for of in share.classes]
 
 
-def _traffic(rank: int, report: RankReport, config: RunConfig, partition: Partition, iteration: int) -> Json:
+def _traffic(rank: int, outcome: Outcome, config: RunConfig, partition: Partition, iteration: int) -> Json:
+    report = outcome.reports[rank]
     counted = report.traffic.by_iteration[iteration]
-    expected = expected_traffic(config, partition, rank, skipped=iteration in report.skipped)
+    expected = expected_traffic(
+        config,
+        partition,
+        rank,
+        skipped=iteration in report.skipped,
+        routings=outcome.routings(iteration),
+    )
     return {
         "rank": rank,
         "sent": _fold(counted.sent, 1),

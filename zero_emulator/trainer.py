@@ -8,6 +8,7 @@ import numpy as np
 
 from collectives.ledger import Label
 from zero_emulator.batches import rank_rows
+from zero_emulator.experts import RouterSaved, Routing
 from zero_emulator.layer import Kept, Layer
 from zero_emulator.layout import Array
 from zero_emulator.losses import LossFunction
@@ -58,6 +59,7 @@ class Trainer:
         self.comm, self.share, self.neighbours = strategy.comm, strategy.share, neighbours
         self._empty = partial(strategy.meter.empty, "activation")
         self.iteration = 0
+        self.routings: dict[tuple[int, int], Routing] = {}  # of this iteration, by router and micro-batch
         self._passes: dict[tuple[int, int], _Pass] = {}  # of chunks that are between forward and backward
         # Activations and gradients that have been made or received, by what, chunk and micro-batch they
         # are for.
@@ -70,6 +72,7 @@ class Trainer:
         by the size of the global batch, however the rows are spread. A rank without rows takes part as well.
         """
         self.iteration += 1
+        self.routings = {}
         with np.errstate(over="ignore", invalid="ignore"):  # a run that diverges says so once, in its verdict
             return self._iterate(x, y)
 
@@ -115,6 +118,8 @@ class Trainer:
                 self.strategy.view(layer), x, self._empty, global_count=len(batch.x)
             )
             saved.append(kept)
+            if isinstance(kept, RouterSaved):
+                self.routings[self.share.held[layer].layer, micro_batch] = kept.routing
             self.strategy.after_forward(layer, micro_batch)
         self._passes[chunk, micro_batch] = _Pass(loaded, saved)
         own_losses = sum(kept.loss for kept in saved)

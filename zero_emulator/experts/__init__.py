@@ -7,7 +7,7 @@ gate is not 0. So all that Experts need stands in what comes in, and a pipeline 
 from zero_emulator.experts.build import ExpertSettings, build_expert_mlp, part
 from zero_emulator.experts.experts import Experts
 from zero_emulator.experts.peers import ALONE, CommunicatorPeers, Peers
-from zero_emulator.experts.router import Router
+from zero_emulator.experts.router import Router, RouterSaved
 from zero_emulator.experts.routing import Routing
 from zero_emulator.experts.travel import NUM_EXCHANGES, exchanged_rows, travel_table
 
@@ -19,6 +19,7 @@ __all__ = [
     "Experts",
     "Peers",
     "Router",
+    "RouterSaved",
     "Routing",
     "build_expert_mlp",
     "exchanged_rows",

@@ -15,12 +15,14 @@ from zero_emulator.model import build_mlp
 class ExpertSettings:
     """The experts behind every hidden layer: ``hidden`` units inside each, the rest as in Router.
 
+    Without ``hidden`` they have as many as the layer before them.
+
     ValueError for what cannot be.
     """
 
     num_experts: int
     top_k: int
-    hidden: int
+    hidden: int | None = None
     capacity: float | None = None
     balance: float = 0.0
 
@@ -29,7 +31,7 @@ class ExpertSettings:
             raise ValueError(f"{self.num_experts} experts leave nothing to choose: give 2 or more")
         if self.top_k not in (1, 2):
             raise ValueError(f"{self.top_k} experts a row: a row chooses 1 or 2")
-        if self.hidden < 1:
+        if self.hidden is not None and self.hidden < 1:
             raise ValueError(f"experts with {self.hidden} hidden units: give 1 or more")
         if self.capacity is not None and not (self.capacity > 0 and isfinite(self.capacity)):
             raise ValueError(
@@ -58,7 +60,8 @@ def build_expert_mlp(sizes: Sequence[int], settings: ExpertSettings | None = Non
     for layer in hidden:
         width, num_experts = layer.outputs, settings.num_experts
         router = Router(width, num_experts, settings.top_k, settings.capacity, settings.balance)
-        built += layer, router, Experts(width, settings.hidden, num_experts, range(num_experts))
+        hidden_units = settings.hidden or width
+        built += layer, router, Experts(width, hidden_units, num_experts, range(num_experts))
     return *built, last
 
 

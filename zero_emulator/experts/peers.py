@@ -51,13 +51,20 @@ ALONE = Alone()
 class CommunicatorPeers:
     """Ranks that talk over ``data``, all that hold rows, and ``expert``, those that share the experts out.
 
-    All ranks of both make one at the same time. ``empty`` makes what rows arrive in.
+    ``sharing``: which of the ranks of ``data`` the latter are, by position; ``expert`` is None where each
+    rank has all experts. ``empty`` makes what rows arrive in.
     """
 
-    def __init__(self, data: Communicator, expert: Communicator, empty: Empty = np.empty) -> None:
+    def __init__(
+        self,
+        data: Communicator,
+        expert: Communicator | None,
+        sharing: Sequence[int],
+        empty: Empty = np.empty,
+    ) -> None:
         self.data, self.expert, self.empty = data, expert, empty
         self.rank: int = data.rank
-        self.sharing: tuple[int, ...] = tuple(expert.exchange(data.rank))
+        self.sharing = tuple(sharing)
 
     def gather_counts(self, counts: Array) -> Array:
         gathered = np.empty((self.data.world_size, counts.size), np.int64)
@@ -66,6 +73,8 @@ class CommunicatorPeers:
         return gathered
 
     def exchange(self, rows: Array, table: Array) -> Array:
+        if self.expert is None:
+            return rows
         width = rows.shape[1]
         arrived = self.empty((int(table[:, self.expert.rank].sum()), width), rows.dtype)
         self.expert.all_to_all(rows, arrived, sizes=(table * width).tolist()).wait()
