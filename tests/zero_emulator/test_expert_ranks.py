@@ -22,6 +22,7 @@ from zero_emulator.experts import (
     part,
     travel_table,
 )
+from zero_emulator.grid import Grid
 from zero_emulator.layer import Layer
 from zero_emulator.layout import Array
 from zero_emulator.losses import softmax_cross_entropy
@@ -232,7 +233,7 @@ def test_every_rank_with_all_experts_trains_as_one_process_does(run_ranks: Any, 
         alone = comm.split(comm.rank)
         assert alone is not None
         mine = part(layers, 0, 1, CommunicatorPeers(comm, alone))
-        partition = make_partition(mine, comm.world_size)
+        partition = make_partition(mine, Grid(comm.world_size), micro_batches=2)
         options = StrategyOptions(micro_batches=2)
         there = STRATEGIES[strategy](comm, partition, 5, find_precision("fp64"), optimizer, options)
         trainer = Trainer(mine, softmax_cross_entropy, there)
@@ -260,7 +261,7 @@ def test_the_trainer_scales_the_balancing_loss_like_any_other(run_ranks: Any) ->
 
     def body(comm: Communicator) -> Array:
         policy = find_precision("fp16")
-        there = STRATEGIES["ddp"](comm, make_partition(layers, 1), 5, policy, SGD(0.1))
+        there = STRATEGIES["ddp"](comm, make_partition(layers, Grid(1)), 5, policy, SGD(0.1))
         assert there.loss_scale is not None
         there.loss_scale.value = 64.0
         Trainer(layers, no_loss, there).iterate(x.astype(policy.compute), y)
