@@ -32,6 +32,7 @@ def faults(config: RunConfig, partition: Partition, outcome: Outcome) -> list[st
         *_peak_faults(config, partition, outcome),
         *(fault for report in outcome.reports for fault in report.contradictions),
         *_skip_faults(outcome),
+        *_routing_faults(partition, outcome),
         *_digest_faults(partition, outcome),
     ]
 
@@ -104,6 +105,22 @@ def _skip_faults(outcome: Outcome) -> Iterator[str]:
     for rank, report in enumerate(outcome.reports):
         if report.skipped != first:
             yield f"rank {rank} skipped the updates of iterations {report.skipped}, rank 0 those of {first}"
+
+
+def _routing_faults(partition: Partition, outcome: Outcome) -> Iterator[str]:
+    """Whether all ranks of a stage have the same in mind of who goes to which expert."""
+    for rank, report in enumerate(outcome.reports):
+        first = partition.grid.copies(rank, expert=False)[0]
+        for iteration, routings in report.routings.items():
+            for (layer, micro_batch), routing in routings.items():
+                other = outcome.reports[first].routings[iteration][layer, micro_batch]
+                if not (
+                    np.array_equal(routing.counts, other.counts) and np.array_equal(routing.kept, other.kept)
+                ):
+                    yield (
+                        f"iteration {iteration}, micro-batch {micro_batch}: ranks {first} and {rank} do not "
+                        f"route the samples of layer {layer} alike"
+                    )
 
 
 def _digest_faults(partition: Partition, outcome: Outcome) -> Iterator[str]:

@@ -10,6 +10,7 @@ from zero_emulator.config import RunConfig
 from zero_emulator.documents import Json
 from zero_emulator.expected_memory import expected_peak
 from zero_emulator.expected_traffic import expected_traffic, fetched_matrices
+from zero_emulator.experts import Routing
 from zero_emulator.judge import faults
 from zero_emulator.layout import FlatLayout
 from zero_emulator.outcome import Outcome
@@ -122,10 +123,26 @@ def _iteration(config: RunConfig, partition: Partition, outcome: Outcome, iterat
         "loss": loss if isfinite(loss) else None,
         "skipped": iteration in outcome.reports[0].skipped,
         "traffic": traffic,
+        "experts": _experts(outcome, iteration),
         "multiple": [min(sharing), max(sharing)] if sharing else None,
         "digests": digests,
         "identical": None if digests is None else all_alike(partition, digests),
     }
+
+
+def _experts(outcome: Outcome, iteration: int) -> list[Json]:
+    """Of each router what its samples chose, and how many of these choices found their expert full."""
+    by_router: dict[int, list[Routing]] = {}
+    for (layer, _), routing in sorted(outcome.routings(iteration).items()):
+        by_router.setdefault(layer, []).append(routing)
+    return [
+        {
+            "layer": layer,
+            "chosen": sum(one.counts.sum(axis=0) for one in routings).tolist(),
+            "dropped": sum(one.dropped.sum(axis=0) for one in routings).tolist(),
+        }
+        for layer, routings in by_router.items()
+    ]
 
 
 def _shared(share: Share) -> list[tuple[int, int]]:

@@ -24,6 +24,7 @@ def describe_run(record: Json) -> str:
         f"{span([rank['expected_sent'] for rank in last['traffic']])}; {_multiple(last)} f(N)Ψ, "
         f"claim {CLAIMED[config['strategy']].claim}Ψ",
         *_along_axes(last),
+        *_routed(record),
         f"  sent in all         {span([rank['training'] for rank in record['totals']])} training, "
         f"{span([rank['control'] for rank in record['totals']])} control and "
         f"{span([rank['audit'] for rank in record['totals']])} audit bytes a rank",
@@ -100,6 +101,20 @@ def _along_axes(iteration: Json) -> list[str]:
         return []
     sent = (f"{span([rank['sent_by_axis'].get(axis, 0) for rank in traffic])} {axis}" for axis in axes)
     return [f"  sent by axis        {', '.join(sent)} bytes a rank"]
+
+
+def _routed(record: Json) -> list[str]:
+    """How evenly samples chose their experts, and what capacities dropped of it, in all iterations."""
+    routers = [router for one in record["iterations"] for router in one["experts"]]
+    if not routers:
+        return []
+    chosen = sum(sum(router["chosen"]) for router in routers)
+    dropped = sum(sum(router["dropped"]) for router in routers)
+    last = record["iterations"][-1]["experts"]
+    return [
+        f"  experts             {dropped} of {chosen} choices dropped; in the last iteration an expert was "
+        f"chosen {span([count for router in last for count in router['chosen']])} times"
+    ]
 
 
 def _claims_note(config: Json, strategies: Collection[str] = CLAIMED) -> list[str]:

@@ -83,7 +83,9 @@ def shared_out(
     """The layers and parameters as this rank has them where ``degree`` neighbours share the experts."""
     expert = comm.split(comm.rank // degree)
     assert expert is not None
-    mine = part(layers, expert.rank, degree, CommunicatorPeers(comm, expert, **options))
+    mine = part(
+        layers, expert.rank, degree, CommunicatorPeers(comm, expert, expert.exchange(comm.rank), **options)
+    )
     return mine, [
         params[layer.place] if isinstance(layer, Experts) else params
         for layer, params in zip(mine, parameters, strict=True)
@@ -230,9 +232,7 @@ def test_every_rank_with_all_experts_trains_as_one_process_does(run_ranks: Any, 
     optimizer, batches = SGD(0.1, 0.9), [batch(11)] * 3
 
     def body(comm: Communicator) -> tuple[list[float], Any]:
-        alone = comm.split(comm.rank)
-        assert alone is not None
-        mine = part(layers, 0, 1, CommunicatorPeers(comm, alone))
+        mine = part(layers, 0, 1, CommunicatorPeers(comm, None, [comm.rank]))
         partition = make_partition(mine, Grid(comm.world_size), micro_batches=2)
         options = StrategyOptions(micro_batches=2)
         there = STRATEGIES[strategy](comm, partition, 5, find_precision("fp64"), optimizer, options)
