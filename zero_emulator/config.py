@@ -13,7 +13,7 @@ from zero_emulator.losses import LOSSES
 from zero_emulator.optimizers import Optimizer, make_optimizer
 from zero_emulator.padding import PADDINGS
 from zero_emulator.partition import Partition, make_partition
-from zero_emulator.pipeline import SCHEDULES, check_orders
+from zero_emulator.pipeline import SCHEDULES
 from zero_emulator.precision import Precision, find_precision
 from zero_emulator.strategies import STRATEGIES, KeepViews, StrategyOptions
 
@@ -170,10 +170,9 @@ class RunConfig:
 
     def check(self, dataset: Dataset, world_size: int) -> None:
         """ValueError if this run cannot be made with this data on so many ranks."""
-        partition = self.partition(dataset, world_size)
-        check_orders(partition.orders)
-        for held in partition.share(0).held:
-            self.chosen.check(len(held.sharers))
+        share = self.partition(dataset, world_size).share(0)
+        for degree in {len(ranks) for held in share.held for ranks in (held.sharers, held.twins)}:
+            self.chosen.check(degree)
         num_samples = len(dataset.train_x)
         if num_samples < world_size:
             raise ValueError(f"{num_samples} training samples for {world_size} ranks: take fewer ranks")

@@ -105,11 +105,6 @@ class Partition:
         return range(place.start, place.stop)
 
     @property
-    def orders(self) -> tuple[Order, ...]:
-        """Every stage's order of work."""
-        return orders(self.schedule, self.grid.pipeline, self.chunks, self.micro_batches)
-
-    @property
     def num_classes(self) -> int:
         """Into how many classes the layers of a rank fall, at most: see Share."""
         return max(len(self.share(rank).classes) for rank in range(self.world_size))
@@ -159,8 +154,13 @@ def _share(partition: Partition, rank: int) -> Share:
         _held(partition, rank, numbers),
         chunks,
         num_chunks,
-        partition.orders[grid.stage(rank)],
+        _orders(partition.schedule, grid.pipeline, partition.chunks, partition.micro_batches)[
+            grid.stage(rank)
+        ],
     )
+
+
+_orders = lru_cache(maxsize=16)(orders)  # each is checked when it is made
 
 
 def _held(partition: Partition, rank: int, numbers: Sequence[int]) -> tuple[Held, ...]:
