@@ -15,7 +15,7 @@ MOST_FORWARDS = 20_000
 
 @click.command("show-pipeline")
 @click.option("--schedule", type=click.Choice(list(SCHEDULES)), default="1f1b")
-@click.option("--stages", type=DEGREE, default=4, help="Stages that split the layers.")
+@click.option("--pipeline", "stages", type=DEGREE, default=4, help="Stages that split the layers.")
 @click.option("--chunks", type=DEGREE, default=1, help="Parts of the model on each stage.")
 @click.option("--micro-batches", type=DEGREE, default=8, help="Gradients that add up to an iteration's.")
 @click.option("--messages", is_flag=True, help="Show in the table what is sent and received, too.")

@@ -47,11 +47,11 @@ def show(command: Any) -> Any:
 
 
 def test_the_timetable_has_a_row_a_unit_and_a_column_a_stage(show: Any) -> None:
-    assert show("--stages 2 --chunks 1 --micro-batches 2 --schedule 1f1b") == (0, TIMETABLE, "")
+    assert show("--pipeline 2 --chunks 1 --micro-batches 2 --schedule 1f1b") == (0, TIMETABLE, "")
 
 
 def test_messages_stand_before_and_after_what_they_are_for(show: Any) -> None:
-    code, out, _ = show("--stages 2 --micro-batches 1 --messages")
+    code, out, _ = show("--pipeline 2 --micro-batches 1 --messages")
     assert code == 0
     assert [line.split("  ", 1)[1].strip() for line in out.splitlines()[2:6]] == [
         "0  F0.0 A1.0>1",
@@ -63,12 +63,12 @@ def test_messages_stand_before_and_after_what_they_are_for(show: Any) -> None:
 
 
 def test_a_stage_alone_is_a_list_of_all_that_it_does(show: Any) -> None:
-    code, out, _ = show("--stages 2 --micro-batches 1 --stage 1")
+    code, out, _ = show("--pipeline 2 --micro-batches 1 --stage 1")
     assert (code, out.split("\n", 1)[1]) == (0, OF_A_STAGE)
 
 
 def test_json_is_one_document_with_every_action_and_its_start(show: Any) -> None:
-    code, out, _ = show("--stages 2 --chunks 2 --micro-batches 4 --json")
+    code, out, _ = show("--pipeline 2 --chunks 2 --micro-batches 4 --json")
     document = json.loads(out)
     assert (code, document["schema"], document["units"]) == (0, "zero-emulator/pipeline/1", 27)
     first, last = document["by_stage"]
@@ -88,16 +88,16 @@ def test_json_is_one_document_with_every_action_and_its_start(show: Any) -> None
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        ("--stages 0", "'--stages': 0 is not in the range x>=1"),
+        ("--pipeline 0", "'--pipeline': 0 is not in the range x>=1"),
         ("--chunks 0", "'--chunks': 0 is not in the range x>=1"),
         ("--micro-batches -1", "'--micro-batches': -1 is not in the range x>=1"),
         ("--schedule zigzag", "'zigzag' is not one of 'gpipe', '1f1b'"),
-        ("--stages 4 --chunks 2 --micro-batches 6", "6 micro-batches do not divide by 4 stages"),
-        ("--stages 2 --stage 2", "--stage 2: there are stages 0 to 1"),
+        ("--pipeline 4 --chunks 2 --micro-batches 6", "6 micro-batches do not divide by 4 stages"),
+        ("--pipeline 2 --stage 2", "--stage 2: there are stages 0 to 1"),
         ("--stage -1", "--stage -1: there are stages 0 to 3"),
         ("--stage 0 --json", "--stage 0: the document of --json has all stages"),
         (
-            "--stages 100 --micro-batches 1000",
+            "--pipeline 100 --micro-batches 1000",
             "100 stages x 1 chunks x 1000 micro-batches = 100000 forwards: show at most 20000",
         ),
     ],
