@@ -14,8 +14,9 @@ from collectives.launching.launched import LaunchError, launched_size
 from collectives.launching.rank_main import run_rank
 from collectives.launching.rank_output import OutputLostError
 from collectives.transports.base import Transport
-from collectives.transports.failures import OnFailure, RankDiedError, trace_of
+from collectives.transports.failures import OnFailure, trace_of
 from collectives.transports.threads import run_threads
+from collectives.user_error import UserError
 
 DEFAULT_RANKS = 4
 
@@ -109,7 +110,7 @@ def _run_here(run: _Runner, num_ranks: int, body: Body) -> int:
         nonlocal told
         if isinstance(error, OutputLostError):
             return  # no fault of the rank's: whoever runs the command says it
-        trace = "" if isinstance(error, RankDiedError) else trace_of(error)
+        trace = "" if isinstance(error, UserError) else trace_of(error)
         print(f"{trace}{line}", file=sys.stderr)
         told = True
 

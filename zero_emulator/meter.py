@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from collectives.user_error import UserError
 from zero_emulator.layout import Array, Shape
 
 PERSISTENT = ("weight", "gradient", "master", "moment")
@@ -64,11 +65,11 @@ class Peak(NamedTuple):
         return f"{self.total} bytes in {self.moment}: {describe_kinds(self.by_kind)}"
 
 
-class DeviceMemoryError(MemoryError):
+class DeviceMemoryError(UserError, MemoryError):
     """An allocation does not fit the device any more; the message is the ledger at that moment."""
 
 
-class HostMemoryError(MemoryError):
+class HostMemoryError(UserError, MemoryError):
     """The same of the host."""
 
 

@@ -13,6 +13,7 @@ from collectives.launching.rank_notes import NOTES_VARIABLE, leave
 from collectives.launching.rank_processes import who_is_stopped
 from collectives.launching.shared_memory import mapped
 from collectives.launching.start_mpi import start_mpi
+from collectives.user_error import UserError
 
 
 def run_rank(main: Callable[[], int]) -> NoReturn:
@@ -23,6 +24,7 @@ def run_rank(main: Callable[[], int]) -> NoReturn:
     Anything that ``main`` raises ends the job on all ranks with code 3 after a line `rank N raised ...`, even
     KeyboardInterrupt or a SystemExit with code 0: the other ranks wait for this one. Under our launcher
     the launcher prints the traceback, once; under somebody else's mpiexec this rank does, and aborts MPI.
+    A UserError has no traceback printed.
     """
     directory = os.environ.get(NOTES_VARIABLE)
     rank = launched_rank()
@@ -69,17 +71,17 @@ def _take_the_job_down(rank: int, error: BaseException, directory: str | None) -
 def _tell(rank: int, error: BaseException, directory: str | None) -> None:
     message = " ".join(str(error).split())
     summary = f"raised {type(error).__name__}" + (f": {message}" if message else "")
-    lines = "".join(traceback.format_exception(error)).splitlines()
-    prefixed = "\n".join(f"[rank {rank}] {line}" for line in lines)
+    lines = [] if isinstance(error, UserError) else "".join(traceback.format_exception(error)).splitlines()
+    trace = "".join(f"[rank {rank}] {line}\n" for line in lines)
     if directory is not None:
         # Now, as mpiexec kills all ranks once this one has ended. A rank that waits in vain names its peer,
         # who may be waiting too.
         summary += who_is_stopped(directory)
-        leave(directory, rank, "failed", f"{summary}\n{prefixed}")
+        leave(directory, rank, "failed", f"{summary}\n{trace}")
     # What was printed before must not be lost to os._exit, but a closed pipe must not stop us either.
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
     with contextlib.suppress(OSError, ValueError):
         if directory is None:
-            print(f"{prefixed}\nrank {rank} {summary}", file=sys.stderr)
+            print(f"{trace}rank {rank} {summary}", file=sys.stderr)
         sys.stderr.flush()

@@ -17,7 +17,7 @@ def verdict(notes: Sequence[Note], num_ranks: int, reason: str, mpiexec_code: in
         if note.kind in ("failed", "died"):
             summary, _, trace = note.text.partition("\n")
             if trace:
-                print(trace, file=sys.stderr)
+                print(trace, end="", file=sys.stderr)
             say(f"rank {note.rank} {summary}")
             return 3
     codes = {note.rank: int(note.text) for note in notes if note.kind == "done"}

@@ -4,11 +4,13 @@ import sys
 import traceback
 from collections.abc import Callable
 
+from collectives.user_error import UserError
+
 OnFailure = Callable[[str, BaseException], object]
 """Called once, with a line that names the first rank that failed, and with what it raised."""
 
 
-class RankDiedError(RuntimeError):
+class RankDiedError(UserError, RuntimeError):
     """A rank was killed, has left, or does not end; the message names it."""
 
 

@@ -8,6 +8,7 @@ import time
 from collectives.launching.launch import launch, launched_size
 from collectives.launching.launched import launched_rank
 from collectives.launching.rank_main import run_rank
+from collectives.user_error import UserError
 
 NUM_RANKS = 4
 FAULTS = {
@@ -79,8 +80,8 @@ def returns(code):
     return code
 
 
-def all_raise():
-    raise ValueError("10 parameters do not split\nover 4 ranks")
+def all_raise(error):
+    raise error("10 parameters do not split\nover 4 ranks")
 
 
 def main():
@@ -88,7 +89,7 @@ def main():
     if kind == "returns":
         return returns(int(rest[0]))
     if kind == "all_raise":
-        return all_raise()
+        return all_raise({"bug": ValueError, "user": UserError}[rest[0]])
     if kind == "one_is_stopped":
         return one_is_stopped(int(rest[0]), os.getpid())
     if kind == "one_watch_is_stopped":

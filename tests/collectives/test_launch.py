@@ -148,11 +148,17 @@ def test_a_rank_that_fails_while_others_wait_ends_the_job_with_its_name(jobs, fa
 
 
 def test_an_error_that_all_ranks_raise_is_told_once(jobs):
-    code, _, err = jobs.run("all_raise")
+    code, _, err = jobs.run("all_raise", "bug")
     assert code == 3
     assert err.count("Traceback") == 1
     last = err.splitlines()[-1]
     assert re.fullmatch(r"rank \d raised ValueError: 10 parameters do not split over 4 ranks", last)
+
+
+def test_an_error_that_is_for_users_is_told_without_a_traceback(jobs):
+    code, _, err = jobs.run("all_raise", "user")
+    assert code == 3
+    assert re.fullmatch(r"rank \d raised UserError: 10 parameters do not split over 4 ranks\n", err)
 
 
 def test_a_rank_that_never_follows_the_others_is_named_after_the_limit(jobs):

@@ -119,7 +119,10 @@ def test_a_run_that_does_not_fit_ends_with_code_3(
         main()
     assert (ended.value.code or 0) == code
     said = capsys.readouterr()
-    assert ("DeviceMemoryError" in said.err) == (code == 3)
+    if code == 3:
+        assert re.fullmatch(r"rank \d raised DeviceMemoryError: .*\n", said.err), "one line, no traceback"
+    else:
+        assert said.err == ""
     assert ("verdict pass" in said.out) == (code == 0)
 
 
