@@ -24,8 +24,9 @@ from zero_emulator.machine_memory import check_memory
 from zero_emulator.outputs import Outputs
 from zero_emulator.pipeline_cli import show_pipeline
 from zero_emulator.rounding_cli import rounding
-from zero_emulator.run_options import DEFAULT, run_options
+from zero_emulator.run_options import DEFAULT, PATH, run_options
 from zero_emulator.strategies import STRATEGIES
+from zero_emulator.weight_files import check_saved
 
 COMPARE_ITERATIONS = 50
 """Longer, and rounding alone drives training in another order of summation apart."""
@@ -43,6 +44,7 @@ def commands() -> None:
 
 @commands.command()
 @click.option("--strategy", type=click.Choice(list(STRATEGIES)), default=DEFAULT.strategy)
+@click.option("--save", type=PATH, help="Write the trained weights, .npz: layer0.weight, layer0.bias, ...")
 @run_options(DEFAULT.iterations)
 def train(strategy: str, **options: Any) -> None:
     """Train an MLP on --ranks ranks with one strategy, and audit it."""
@@ -94,6 +96,7 @@ def _prepare(
     data: Path | None,
     record: Path | None,
     events: Path | None,
+    save: Path | None = None,
     transport: str,
     quiet: bool,
     json: bool,
@@ -107,13 +110,15 @@ def _prepare(
         config.check(dataset, num_ranks)
         # Somebody else's mpiexec may have put the other ranks on other machines.
         check_memory(config, dataset, num_ranks, ranks_here=num_ranks if launched_size() is None else 1)
-        for path in (record, events):
+        if save is not None:
+            check_saved(config.partition(dataset, num_ranks).layers)
+        for path in (record, events, save):
             if path is not None:
                 check_writable(path)
-        check_apart({"--data": data, "--record": record, "--events": events})
+        check_apart({"--data": data, "--record": record, "--events": events, "--save": save})
     except (ValueError, OSError) as error:
         raise click.UsageError(str(error)) from error
-    return num_ranks, Job(config, dataset, transport, Outputs(record, events, quiet, json))
+    return num_ranks, Job(config, dataset, transport, Outputs(record, events, save, quiet, json))
 
 
 ALONE = (explain_record, ledger, rounding, show_pipeline)

@@ -18,6 +18,7 @@ from zero_emulator.progress import Progress
 from zero_emulator.record import Json, run_record
 from zero_emulator.report import describe_comparison, describe_run
 from zero_emulator.run import Outcome, run
+from zero_emulator.weight_files import saved_weights
 
 COMPARE_SCHEMA = "zero-emulator/compare/4"
 
@@ -35,7 +36,9 @@ class Job:
         """One run; the exit code."""
         outcome = self._run(self.config, transport)
         record = self._record_of(self.config, transport, outcome)
-        return self._publish(transport, record, describe_run, event_lines(outcome))
+        layers = self.config.partition(self.dataset, transport.world_size).layers
+        weights = saved_weights(layers, outcome.weights)
+        return self._publish(transport, record, describe_run, event_lines(outcome), weights)
 
     def compare(self, transport: Transport) -> int:
         """The same run through every strategy and serially; the exit code."""
@@ -87,11 +90,16 @@ class Job:
         return run_record(config, partition, outcome, environment)
 
     def _publish(
-        self, transport: Transport, document: Json, describe: Callable[[Json], str], events: Iterable[str]
+        self,
+        transport: Transport,
+        document: Json,
+        describe: Callable[[Json], str],
+        events: Iterable[str],
+        weights: Iterable[bytes] = (),
     ) -> int:
         """The exit code, on every rank: 1 if an audit failed, 2 if rank 0 could not write a file."""
         code = EXIT_OK if document["verdict"] == "pass" else EXIT_REFUTED
-        if transport.rank == 0 and not self.outputs.publish(document, describe, events):
+        if transport.rank == 0 and not self.outputs.publish(document, describe, events, weights):
             code = code or EXIT_USAGE
         # Without a limit: a slow disk must not cost a good run. If rank 0 dies of it, that ends the others.
         codes: list[int] = transport.exchange(code, limit=None)

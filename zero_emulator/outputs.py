@@ -22,20 +22,32 @@ class Outputs:
 
     record: Path | None = None
     events: Path | None = None
+    save: Path | None = None
     quiet: bool = False
     json: bool = False
 
-    def publish(self, document: Json, describe: Callable[[Json], str], events: Iterable[str]) -> bool:
+    def publish(
+        self,
+        document: Json,
+        describe: Callable[[Json], str],
+        events: Iterable[str],
+        weights: Iterable[bytes],
+    ) -> bool:
         """Write and print; whether all files were written. A disk that is full does not cost the verdict."""
-        unwritten = list(self._write(document, events))
+        unwritten = list(self._write(document, events, weights))
         self._print(document, describe)
         for line in unwritten:
             click.echo(f"zero-emulator: {line}", err=True)
         return not unwritten
 
-    def _write(self, document: Json, events: Iterable[str]) -> Iterator[str]:
+    def _write(self, document: Json, events: Iterable[str], weights: Iterable[bytes]) -> Iterator[str]:
         """A line for each file that could not be written."""
-        for path, lines in ((self.record, _indented(document)), (self.events, events)):
+        files: tuple[tuple[Path | None, Iterable[str | bytes]], ...] = (
+            (self.record, _indented(document)),
+            (self.events, events),
+            (self.save, weights),
+        )
+        for path, lines in files:
             try:
                 if path is not None:
                     write_whole(path, lines)

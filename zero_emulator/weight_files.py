@@ -1,7 +1,7 @@
 """Weights of an MLP in a .npz file: ``layer0.weight`` (inputs, outputs), ``layer0.bias`` (outputs,), ..."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,20 +27,31 @@ class Model(NamedTuple):
 
 
 def save_weights(path: Path, layers: Sequence[Layer], weights: Sequence[Array]) -> None:
-    """Write the file, whole or not at all: weights as they are, but bfloat16, which .npz has not, as float32.
+    """Write the file of ``saved_weights``, whole or not at all."""
+    write_whole(path, saved_weights(layers, weights))
 
-    Padding is left out. ValueError for a layer that is not Linear.
+
+def saved_weights(layers: Sequence[Layer], weights: Sequence[Array]) -> Iterator[bytes]:
+    """What is in the file: weights as they are, but bfloat16, which .npz has not, as float32; no padding.
+
+    ValueError as of ``check_saved``.
     """
+    check_saved(layers)
     arrays: dict[str, Any] = {}
     for index, (layer, flat) in enumerate(zip(layers, weights, strict=True)):
-        if not isinstance(layer, Linear):
-            raise ValueError(f"layer {index} is {type(layer).__name__}: only an MLP of Linear can be saved")
         kept = flat if flat.dtype in DTYPES else flat.astype(np.float32)
         for name, tensor in layer.layout.views(kept).items():
             arrays[f"layer{index}.{name}"] = tensor
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
-    write_whole(path, [buffer.getvalue()])
+    yield buffer.getvalue()
+
+
+def check_saved(layers: Sequence[Layer]) -> None:
+    """ValueError for a layer that the file has no names for."""
+    for index, layer in enumerate(layers):
+        if not isinstance(layer, Linear):
+            raise ValueError(f"layer {index} is {type(layer).__name__}: only an MLP of Linear can be saved")
 
 
 def load_weights(path: Path, inputs: int, classes: int, dtype: str) -> Model:
