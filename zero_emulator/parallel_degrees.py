@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+OPTIONS = {"tensor": "--tensor-parallel", "pipeline": "--pipeline", "expert": "--expert"}
+"""What each degree but for the ranks is called on the command line."""
+
 
 @dataclass(frozen=True)
 class ParallelDegrees:
@@ -17,13 +20,16 @@ class ParallelDegrees:
     expert: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("ranks", "tensor", "pipeline", "expert"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} {getattr(self, name)}: give 1 or more")
+        cut_by = {OPTIONS[name]: getattr(self, name) for name in OPTIONS}
+        for option, degree in {"--ranks": self.ranks, **cut_by}.items():
+            if degree < 1:
+                raise ValueError(f"{option} {degree}: give 1 or more")
         if self.ranks % self.least_ranks:
+            factors = [f"{option} {degree}" for option, degree in cut_by.items() if degree > 1]
+            product = f" = {self.least_ranks}" if len(factors) > 1 else ""
             raise ValueError(
-                f"{self.ranks} ranks do not divide by tensor {self.tensor} x pipeline {self.pipeline} x "
-                f"expert {self.expert} = {self.least_ranks}: take a multiple of {self.least_ranks} ranks"
+                f"{self.ranks} ranks do not divide by {' x '.join(factors)}{product}: take a multiple of "
+                f"{self.least_ranks} ranks"
             )
 
     @property

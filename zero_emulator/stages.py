@@ -65,8 +65,8 @@ def stage_of_count(num_params: int, num_expert_params: int, degrees: ParallelDeg
         )
     if degrees.expert > 1 and not num_expert_params:
         raise ValueError(
-            f"expert {degrees.expert}, but which of {num_params} parameters belong to experts is not known: "
-            "give --expert-params, --config or --safetensors"
+            f"--expert {degrees.expert}, but which of {num_params} parameters belong to experts is not "
+            "known: give --expert-params, --config or --safetensors"
         )
     groups = {Group(False, True): Fraction(num_params - num_expert_params, degrees.model_ranks)}
     if num_expert_params:
@@ -82,10 +82,10 @@ def stages_of(model: Model, degrees: ParallelDegrees) -> tuple[Stage, ...]:
     """
     if degrees.pipeline > max(1, len(model.blocks)):
         raise ValueError(
-            f"pipeline {degrees.pipeline} for {len(model.blocks)} blocks of {model.name}: take fewer stages"
+            f"--pipeline {degrees.pipeline} for {len(model.blocks)} blocks of {model.name}: take fewer stages"
         )
     if degrees.expert > 1 and not model.num_expert_params:
-        raise ValueError(f"expert {degrees.expert}, but {model.name} has no experts: take 1")
+        raise ValueError(f"--expert {degrees.expert}, but {model.name} has no experts: take 1")
     places = bounds(even_cut(len(model.blocks), degrees.pipeline))
     return tuple(
         _stage(
@@ -129,13 +129,15 @@ def _on_a_rank(layer: ModelLayer, tensor: Tensor, degrees: ParallelDegrees) -> i
     if tensor.expert:
         if tensor.stack % degrees.expert:
             raise ValueError(
-                f"{layer.name}.{tensor.name}: {tensor.stack} experts do not divide by expert {degrees.expert}"
+                f"{layer.name}.{tensor.name}: {tensor.stack} experts do not divide by "
+                f"--expert {degrees.expert}"
             )
         size //= degrees.expert
     if not tensor.is_matrix:
         return size
     if all(side % degrees.tensor for side in tensor.shape):
         raise ValueError(
-            f"{layer.name}.{tensor.name}: neither side of {tensor.shape} divides by tensor {degrees.tensor}"
+            f"{layer.name}.{tensor.name}: neither side of {tensor.shape} divides by "
+            f"--tensor-parallel {degrees.tensor}"
         )
     return size // degrees.tensor

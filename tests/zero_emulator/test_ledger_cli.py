@@ -155,7 +155,7 @@ def test_a_header_is_enough_of_the_weights(ledger: Any) -> None:
         ("--params 8e9 --ranks 0", "0 is not in the range x>=1"),
         (
             "--params 8e9 --ranks 8 --tensor-parallel 3",
-            "8 ranks do not divide by tensor 3 x pipeline 1 x expert 1",
+            "8 ranks do not divide by --tensor-parallel 3: take a multiple of 3 ranks",
         ),
         ("--params 8e9 --ranks 8 --expert 2", "give --expert-params, --config or --safetensors"),
         ("--params 8 --expert-params 9", "9 expert parameters of 8"),
@@ -169,10 +169,10 @@ def test_a_header_is_enough_of_the_weights(ledger: Any) -> None:
             "pipeline 33 for 32 blocks of llama.json: take fewer",
         ),
         ("--config llama.json --expert 2", "llama.json has no experts"),
-        ("--config mixtral.json --ranks 3 --expert 3", "8 experts do not divide by expert 3"),
+        ("--config mixtral.json --ranks 3 --expert 3", "8 experts do not divide by --expert 3"),
         (
             "--config llama.json --ranks 3 --tensor-parallel 3",
-            "neither side of (32000, 4096) divides by tensor 3",
+            "neither side of (32000, 4096) divides by --tensor-parallel 3",
         ),
         ("--safetensors gone.safetensors", "gone.safetensors is no file"),
         ("--safetensors huge.safetensors", "a header of 18446744073709551615 bytes, 100000000 are the most"),

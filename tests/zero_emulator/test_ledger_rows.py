@@ -125,9 +125,12 @@ def test_experts_are_sharded_over_the_copies_of_the_same_expert_alone() -> None:
 @pytest.mark.parametrize(
     ("degrees", "message"),
     [
-        ({"ranks": 4, "tensor": 3}, "4 ranks do not divide by tensor 3 x pipeline 1 x expert 1 = 3"),
-        ({"ranks": 8, "pipeline": 4, "expert": 4}, "take a multiple of 16 ranks"),
-        ({"ranks": 0}, "ranks 0: give 1 or more"),
+        ({"ranks": 4, "tensor": 3}, "4 ranks do not divide by --tensor-parallel 3: take a multiple of 3"),
+        (
+            {"ranks": 8, "pipeline": 4, "expert": 4},
+            "by --pipeline 4 x --expert 4 = 16: take a multiple of 16 r",
+        ),
+        ({"ranks": 0}, "--ranks 0: give 1 or more"),
     ],
 )
 def test_degrees_that_do_not_divide_are_refused(degrees: dict[str, int], message: str) -> None:
@@ -170,9 +173,12 @@ def test_tensor_ranks_split_matrices_and_copy_vectors_and_expert_ranks_have_expe
 @pytest.mark.parametrize(
     ("degrees", "message"),
     [
-        (ParallelDegrees(4, pipeline=4), "pipeline 4 for 3 blocks of toy: take fewer stages"),
-        (ParallelDegrees(3, expert=3), "block.experts.up: 4 experts do not divide by expert 3"),
-        (ParallelDegrees(3, tensor=3), r"embedding.embed: neither side of \(10, 8\) divides by tensor 3"),
+        (ParallelDegrees(4, pipeline=4), "--pipeline 4 for 3 blocks of toy: take fewer stages"),
+        (ParallelDegrees(3, expert=3), "block.experts.up: 4 experts do not divide by --expert 3"),
+        (
+            ParallelDegrees(3, tensor=3),
+            r"embedding.embed: neither side of \(10, 8\) divides by --tensor-parallel 3",
+        ),
     ],
 )
 def test_a_model_that_does_not_split_so_is_refused_by_tensor(degrees: ParallelDegrees, message: str) -> None:
