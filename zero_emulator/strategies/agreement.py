@@ -25,6 +25,6 @@ def all_finite(comm: Communicator, layers: Sequence[LayerParams]) -> bool:
 
 def global_square_sum(comm: Communicator, layers: Sequence[LayerParams]) -> float:
     """The sum of squares over all ranks' own gradients. Every rank calls it."""
-    total = np.array([sum(square_sum(params.own_grad) for params in layers)])
+    total = np.array([sum((square_sum(params.own_grad) for params in layers), start=0.0)])
     comm.all_reduce(IN_PLACE, total).wait()
     return float(total[0])
