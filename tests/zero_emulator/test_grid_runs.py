@@ -20,6 +20,7 @@ from zero_emulator.losses import LOSSES
 from zero_emulator.model import initial_parameters
 from zero_emulator.outcome import Outcome
 from zero_emulator.pipeline import SCHEDULES
+from zero_emulator.rank_run import RankRun
 from zero_emulator.reference import serial_weights
 from zero_emulator.serial import train_serially
 from zero_emulator.trainer import Trainer
@@ -179,3 +180,24 @@ def test_shards_over_all_copies_are_the_default_to_the_bit_and_the_byte(train: A
     assert_same_bits(asked, default)
     for one, other in zip(asked.reports, default.reports, strict=True):
         assert (one.traffic, one.persistent, one.peak) == (other.traffic, other.persistent, other.peak)
+
+
+@pytest.mark.parametrize("strategy", ["zero1", "zero2"])
+@pytest.mark.parametrize("world_size", [2])
+def test_the_narrower_of_two_gradients_is_of_all_copies_too(
+    run_ranks: Any, toy: Dataset, settings: dict[str, Any], strategy: str
+) -> None:
+    chosen = {"precision": "bf16+fp32grad", "dtype": None, "shard_size": 1, "iterations": 1}
+    config = RunConfig(**settings | chosen | {"strategy": strategy})
+
+    def body(comm: Any) -> bool:
+        rank = RankRun(config, toy, comm.transport, keep_events=False, poison=True)
+        rank.train(on_iteration=lambda iteration: None, audit_gradients=False)
+        layers = rank.strategy.layers
+        return all(
+            layer.wide_grad is not None
+            and np.array_equal(layer.grad, layer.wide_grad.astype(layer.grad.dtype))
+            for layer in layers
+        )
+
+    assert run_ranks(body) == [True, True]

@@ -250,6 +250,9 @@ class Strategy(ABC):
                     algorithm = self.options.algorithms["all_reduce"]
                     self.works.append(twins.all_reduce(IN_PLACE, gradient, algorithm=algorithm))
         self.wait()
+        for (_, _, twins), params in zip(self.groups, self.layers, strict=False):
+            if twins is not None:
+                params.narrow_grad()
 
     def gather_updated_weights(self) -> None:
         """Every rank's updated block to every rank: the second half of an all-reduce."""
