@@ -45,4 +45,9 @@ def _explain(run: Recorded, iteration: int | None, rank: int | None) -> Explanat
             f"{run.config.strategy} ran on --algorithm {others}, and explain knows the bytes of rings alone: "
             "the run has held its own against the proof"
         )
+    if run.beside_data:
+        raise ValueError(
+            f"{run.config.strategy} ran with {run.beside_data}, and explain knows the bytes of data "
+            "parallelism alone: the run has held its own against the closed forms"
+        )
     return explain(run, iteration or last)

@@ -61,6 +61,17 @@ class Recorded:
     totals: tuple[Totals, ...]
 
     @property
+    def beside_data(self) -> str:
+        """What the run did beside sharding all layers over all ranks, as its options; empty if nothing."""
+        config = self.config
+        options = {
+            "--pipeline": config.pipeline if config.pipeline > 1 else None,
+            "--experts": config.experts or None,
+            "--shard-size": config.shard_size if config.shard_size != self.world_size else None,
+        }
+        return ", ".join(f"{option} {value}" for option, value in options.items() if value is not None)
+
+    @property
     def layouts(self) -> tuple[FlatLayout, ...]:
         """Where the tensors of each layer lie."""
         return tuple(
@@ -86,6 +97,8 @@ class Recorded:
         if not self.layers or len(self.block_sizes) != len(self.layers):
             raise ValueError(f"{len(self.layers)} layers have {len(self.block_sizes)} lists of block_sizes")
         for at, (layout, sizes) in enumerate(zip(self.layouts, self.block_sizes, strict=True)):
+            if self.beside_data:
+                break  # a block for each of the sharers, who are not all ranks, or of some experts alone
             if len(sizes) != self.world_size or sum(sizes) != layout.size or min(sizes) < 0:
                 raise ValueError(
                     f"block_sizes[{at}] {list(sizes)!s:.60} are not {self.world_size} blocks of the "

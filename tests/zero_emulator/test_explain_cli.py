@@ -23,8 +23,10 @@ def explain(monkeypatch: Any, capsys: Any, tmp_path: Path, toy: Dataset) -> Any:
     """Write run.json or compare.json, 2 iterations of zero3 or all on 2 ranks, change it, and explain it."""
     monkeypatch.chdir(tmp_path)
 
-    def explain(*arguments: object, command: str = "train", change: Any = lambda document: None) -> Result:
-        config = RunConfig(strategy="zero3", hidden=(4,), iterations=2, batch_size=8, dtype="float64")
+    def explain(
+        *arguments: object, command: str = "train", change: Any = lambda document: None, **chosen: Any
+    ) -> Result:
+        config = RunConfig("zero3", hidden=(4,), iterations=2, batch_size=8, dtype="float64", **chosen)
         run_threads(2, getattr(Job(config, toy, "threads", Outputs(Path("run.json"), quiet=True)), command))
         document = json.loads(Path("run.json").read_text())
         change(document)
@@ -158,3 +160,26 @@ def test_what_cannot_be_explained_is_one_line_and_exit_2(
     assert err.startswith("zero-emulator: ")
     assert message in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("chosen", "options"),
+    [
+        ({"pipeline": 2}, "--pipeline 2"),
+        ({"shard_size": 1}, "--shard-size 1"),
+        ({"pipeline": 2, "shard_size": 1, "experts": 2}, "--pipeline 2, --experts 2, --shard-size 1"),
+    ],
+)
+@pytest.mark.parametrize("command", ["train", "compare"])
+def test_a_run_on_a_grid_is_not_explained_and_says_so(
+    explain: Any, chosen: dict[str, int], options: str, command: str
+) -> None:
+    code, out, err = explain("run.json", command=command, **chosen)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f" ran with {options}, and explain knows the bytes of data parallelism alone" in err
+
+
+def test_shards_over_all_ranks_and_chunks_on_one_stage_are_explained(explain: Any) -> None:
+    code, out, _ = explain("run.json", shard_size=2, chunks=2, schedule="gpipe", micro_batches=2)
+    assert code == 0
+    assert out.endswith("the steps add up to every counted byte, on all ranks in all iterations\n")
