@@ -16,7 +16,7 @@ from zero_emulator.bench_job import BENCH_RANKS, BenchJob
 from zero_emulator.chosen import named
 from zero_emulator.config import RunConfig
 from zero_emulator.data import load_dataset
-from zero_emulator.expected_traffic import training_uses
+from zero_emulator.expected_traffic import called
 from zero_emulator.explain_cli import explain_record
 from zero_emulator.jobs import Job
 from zero_emulator.ledger_cli import ledger
@@ -53,11 +53,11 @@ def train(strategy: str, **options: Any) -> None:
         raise click.UsageError(f"--prefetch and --keep-views are for zero3: {strategy} gathers no views")
     if job.config.objection is not None:
         raise click.UsageError(job.config.objection)
-    called = {use.collective for use in training_uses(job.config)}
+    collectives = called(job.config)
     for algorithm in job.config.algorithm:
-        if not called & named(algorithm).keys():
+        if not collectives & named(algorithm).keys():
             raise click.UsageError(
-                f"--algorithm {algorithm}: {strategy} calls {' and '.join(sorted(called))}"
+                f"--algorithm {algorithm}: {strategy} calls {' and '.join(sorted(collectives))}"
             )
     run_on_ranks(ranks, job.transport, job.train, "zero_emulator")
 

@@ -108,8 +108,8 @@ class RunConfig:
     def _check_layout(self) -> None:
         if self.keep_views != "none" and self.pipeline * self.chunks > 1:
             raise ValueError(
-                f"--keep-views {self.keep_views} of {self.pipeline} x {self.chunks} chunks would keep a view "
-                "for each micro-batch under way: drop it"
+                f"--keep-views {self.keep_views} with --pipeline {self.pipeline} and --chunks {self.chunks} "
+                "would keep a view for each micro-batch under way: drop it"
             )
         if self.cut == "layers" and self.padding != "none":
             raise ValueError(f"--padding {self.padding} evens out blocks, --cut layers makes none: drop one")
@@ -170,9 +170,14 @@ class RunConfig:
 
     def check(self, dataset: Dataset, world_size: int) -> None:
         """ValueError if this run cannot be made with this data on so many ranks."""
-        share = self.partition(dataset, world_size).share(0)
-        for degree in {len(ranks) for held in share.held for ranks in (held.sharers, held.twins)}:
+        self._check_rows(dataset, world_size)  # first: ever so many micro-batches would be long to order
+        shares = map(self.partition(dataset, world_size).share, range(world_size))
+        held = [one for share in shares for one in share.held]
+        for degree in {len(one.sharers) for one in held} | {len(one.twins) for one in held} - {1}:
             self.chosen.check(degree)
+
+    def _check_rows(self, dataset: Dataset, world_size: int) -> None:
+        """ValueError unless there are samples for a batch of micro-batches, and for every rank."""
         num_samples = len(dataset.train_x)
         if num_samples < world_size:
             raise ValueError(f"{num_samples} training samples for {world_size} ranks: take fewer ranks")

@@ -28,6 +28,13 @@ def training_uses(config: RunConfig) -> tuple[Use, ...]:
     return theory.CLAIMED[config.strategy].uses(config.micro_batches, config.keep_views, config.policy)
 
 
+def called(config: RunConfig) -> set[str]:
+    """What training calls: among those who share a copy, and all_reduce where there are copies to reduce."""
+    return {use.collective for use in training_uses(config)} | (
+        {"all_reduce"} if config.shard_size else set()
+    )
+
+
 def fetched_matrices(config: RunConfig, matrices: Sequence[Sizes], *, skipped: bool) -> tuple[Sizes, ...]:
     """Those of the model's matrices whose update ranks gather from each other; none if it was skipped."""
     whole_matrices = theory.UPDATES[config.optimizer].whole_matrices

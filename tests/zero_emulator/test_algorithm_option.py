@@ -173,3 +173,10 @@ def test_what_cannot_be_run_is_refused_in_one_line_before_a_rank_starts(
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert told in err
     assert not Path("run.json").exists()
+
+
+def test_an_algorithm_for_the_copies_of_shards_is_one_that_training_calls(command: Any) -> None:
+    code, out, err = command(
+        "train", *ON_THREADS, "--ranks", 4, "--shard-size", 2, "--algorithm", "all_reduce=tree", "--quiet"
+    )
+    assert (code, out, err) == (0, "verdict pass\n", "")

@@ -92,7 +92,7 @@ def test_json_is_one_document_with_every_action_and_its_start(show: Any) -> None
         ("--chunks 0", "'--chunks': 0 is not in the range x>=1"),
         ("--micro-batches -1", "'--micro-batches': -1 is not in the range x>=1"),
         ("--schedule zigzag", "'zigzag' is not one of 'gpipe', '1f1b'"),
-        ("--pipeline 4 --chunks 2 --micro-batches 6", "6 micro-batches do not divide by 4 stages"),
+        ("--pipeline 4 --chunks 2 --micro-batches 6", "--micro-batches 6 do not divide by --pipeline 4"),
         ("--pipeline 2 --stage 2", "--stage 2: there are stages 0 to 1"),
         ("--stage -1", "--stage -1: there are stages 0 to 3"),
         ("--stage 0 --json", "--stage 0: the document of --json has all stages"),

@@ -170,8 +170,8 @@ def test_an_action_starts_when_its_stage_and_its_message_are_ready() -> None:
         (("zigzag", 1, 1, 1), "no schedule is called 'zigzag': take one of gpipe, 1f1b"),
         (
             ("1f1b", 4, 2, 6),
-            "6 micro-batches do not divide by 4 stages, as 1f1b with 2 chunks a stage needs: take a multiple "
-            "of 4, 1 chunk or gpipe",
+            "--micro-batches 6 do not divide by --pipeline 4, as 1f1b with --chunks 2 needs: take a multiple "
+            "of 4, --chunks 1 or --schedule gpipe",
         ),
     ],
 )

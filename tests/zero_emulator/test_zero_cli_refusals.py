@@ -98,6 +98,25 @@ REFUSED = {
     "--ranks 3 --hidden 10000000,10000000": "GB of memory or more for 3 ranks, this machine has ",
     f"--hidden {'9' * 400}": f"--hidden {'9' * 400} takes ",
     "--iterations 1000000000000": "--iterations 1000000000000 takes ",
+    "--ranks 8 --pipeline 3": "8 ranks do not divide by --pipeline 3: take a multiple of 3 ranks",
+    "--ranks 2 --pipeline 4": "2 ranks do not divide by --pipeline 4: take a multiple of 4 ranks",
+    "--pipeline 0": "--pipeline 0: give 1 or more",
+    "--chunks 0": "--chunks 0: give 1 or more",
+    "--shard-size 0": "--shard-size 0 does not divide the 4 copies of the weights: take one of 1, 2, 4",
+    "--shard-size 3": "--shard-size 3 does not divide the 4 copies of the weights: take one of 1, 2, 4",
+    "--pipeline 2 --shard-size 4": "--shard-size 4 does not divide the 2 copies of the weights: take one of",
+    "--pipeline 4": "--pipeline 4 x --chunks 1 make 4 chunks of 3 layers: take 3 chunks or fewer, or more la",
+    "--pipeline 2 --chunks 2": "--pipeline 2 x --chunks 2 make 4 chunks of 3 layers: take 3 chunks or fewer",
+    "--pipeline 2 --chunks 2 --hidden 8,8,8 --micro-batches 3": (
+        "--micro-batches 3 do not divide by --pipeline 2, as 1f1b with --chunks 2 needs: take a multiple of 2"
+    ),
+    "--pipeline 2 --keep-views all": "--keep-views all with --pipeline 2 and --chunks 1 would keep a view",
+    "--chunks 2 --keep-views last": "--keep-views last with --pipeline 1 and --chunks 2 would keep a view",
+    "--pipeline 2 --micro-batches 100000000": "--micro-batches 100000000 of --batch-size 64: take 64 or less",
+    "--schedule pipedream": "'pipedream' is not one of 'gpipe', '1f1b'",
+    "--ranks 6 --shard-size 2 --algorithm all_reduce=two_level_2": (
+        "two_level_2 all_reduce needs a world size that is a multiple of 2, and 3 is not: take ring, "
+    ),
     "--colour": "No such option",
     "surplus": "unexpected extra argument",
 }
@@ -126,6 +145,13 @@ def test_what_only_zero3_does_is_refused_elsewhere(command: Any, option: str) ->
         2,
         ["zero-emulator: --prefetch and --keep-views are for zero3: zero2 gathers no views"],
     )
+
+
+@pytest.mark.usefixtures("no_rank_starts")
+def test_shards_of_ddp_are_refused(command: Any) -> None:
+    code, out, err = command("train", "--strategy", "ddp", "--shard-size", 2)
+    assert (code, out) == (2, "")
+    assert err == "zero-emulator: --shard-size 2: ddp shards nothing: take another --strategy\n"
 
 
 @pytest.mark.parametrize("arguments", [("train", "--strategy", "zero4"), ("learn",)])

@@ -62,8 +62,8 @@ def _interleaved(stage: int, stages: int, chunks: int, micro_batches: int) -> li
     """
     if micro_batches % stages:
         raise ValueError(
-            f"{micro_batches} micro-batches do not divide by {stages} stages, as 1f1b with {chunks} chunks "
-            f"a stage needs: take a multiple of {stages}, 1 chunk or gpipe"
+            f"--micro-batches {micro_batches} do not divide by --pipeline {stages}, as 1f1b with --chunks "
+            f"{chunks} needs: take a multiple of {stages}, --chunks 1 or --schedule gpipe"
         )
     # A round trip of the first group: down to the last stage and back, and once round for each further chunk.
     warm_up = (stages - stage - 1) * 2 + (chunks - 1) * stages
