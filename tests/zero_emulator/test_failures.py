@@ -99,3 +99,11 @@ def test_a_rank_that_fails_among_threads_ends_the_training_by_name(faulty: Any, 
         "sys.exit(0)": "rank 1 raised SystemExit: 0",
     }
     assert err.splitlines()[-1] == told[fault]
+
+
+def test_a_rank_that_is_killed_in_a_pipeline_ends_the_training_by_name(faulty: Any) -> None:
+    """The other stage waits for its activations, and its neighbour for both."""
+    grid = ("--ranks", "4", "--pipeline", "2", "--micro-batches", "4")
+    code, out, err = faulty("kill", 1, *grid, "--transport", "processes", "--record", "run.json")
+    assert (code, out) == (3, "")
+    assert err.splitlines()[-1] == "rank 1 was killed by signal 9 (SIGKILL)"
