@@ -40,6 +40,13 @@ def toy() -> Dataset:
 
 
 @pytest.fixture(scope="session")
+def even() -> Dataset:
+    """40 points of 7 features in 8 classes: layers between widths of 8 have 64 and 72 parameters."""
+    x = np.random.default_rng(3).standard_normal((40, 7))
+    return Dataset("even", x, np.arange(40) % 8, x[:8], np.arange(8), num_classes=8)
+
+
+@pytest.fixture(scope="session")
 def spoilt(toy: Dataset) -> Dataset:
     """The same with an infinite feature in one point of eight: where ranks vote, they skip some updates."""
     x = toy.train_x.copy()

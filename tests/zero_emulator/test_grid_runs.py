@@ -39,7 +39,7 @@ class Row(NamedTuple):
 # 11 rows, which divide by nothing, through layers of 24, 15, 16 and 15 parameters: uneven blocks and chunks.
 EXACT = {
     "pipeline 2 x data 4": Row(8, (*WHOLE, *SHARDED), {"pipeline": 2, "clip": 0.05, "iterations": 1}),
-    "data 8": Row(8, ("zero3",), {"shard_size": 8, "clip": 0.05}),
+    "data 8": Row(8, ("zero3",), {"shard_size": 8, "iterations": 1}),
     "pipeline 4 x data 2": Row(8, WHOLE, {"pipeline": 4, "micro_batches": 3, "optimizer": "muon"}),
     "chunks in turn": Row(
         4, ("zero3",), {"pipeline": 2, "chunks": 2, "micro_batches": 4, "hidden": (4, 3, 4, 3, 2)}
@@ -58,23 +58,33 @@ EXACT = {
     ),
     "shards of 4 of 8": Row(8, ("zero2",), {"shard_size": 4, "micro_batches": 2, "hidden": (4,)}),
     "fewer rows than ranks": Row(
-        8, SHARDED, {"pipeline": 4, "batch_size": 3, "micro_batches": 3, "schedule": "gpipe", "iterations": 1}
+        8,
+        ("zero3",),
+        {"pipeline": 4, "batch_size": 3, "micro_batches": 3, "schedule": "gpipe", "iterations": 1},
     ),
     "whole layers to ranks": Row(
         4, SHARDED, {"pipeline": 2, "cut": "layers", "micro_batches": 2, "optimizer": "muon", "clip": 0.05}
     ),
     "padded blocks": Row(4, ("zero1",), {"pipeline": 2, "shard_size": 1, "padding": "2n", "loss": "mse"}),
+    "experts": Row(
+        4,
+        ("zero3",),
+        {"pipeline": 2, "expert": 2, "experts": 4, "top_k": 2, "micro_batches": 2, "iterations": 1},
+    ),
+    "experts in shards of 1": Row(
+        4, ("zero1", "zero3"), {"expert": 2, "experts": 2, "shard_size": 1, "clip": 0.05, "iterations": 1}
+    ),
     "other algorithms": Row(
-        8, ("zero1", "zero3"), {"pipeline": 2, "shard_size": 2, "algorithm": ("direct", "all_reduce=tree")}
+        4, ("zero1", "zero3"), {"shard_size": 2, "algorithm": ("direct", "all_reduce=tree")}
     ),
 }
 
 NARROW = {
-    "bf16": Row(8, ("zero2",), {"pipeline": 2, "shard_size": 2, "precision": "bf16", "micro_batches": 3}),
+    "bf16": Row(4, ("zero2",), {"shard_size": 2, "precision": "bf16", "micro_batches": 3}),
     "bf16+fp32grad": Row(
         4, SHARDED, {"pipeline": 2, "shard_size": 1, "precision": "bf16+fp32grad", "micro_batches": 2}
     ),
-    "fp16": Row(8, ("ddp",), {"pipeline": 4, "precision": "fp16", "clip": 0.05, "micro_batches": 3}),
+    "fp16": Row(4, ("ddp",), {"pipeline": 2, "precision": "fp16", "clip": 0.05, "micro_batches": 3}),
 }
 
 

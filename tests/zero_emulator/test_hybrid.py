@@ -2,20 +2,13 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from zero_emulator.data import Dataset
 from zero_emulator.precision import ITEMSIZE, find_precision
 
 PSI = 64 + 72
-"""Parameters of two layers, from 7 features through 8 units to 8 classes: all blocks are equal."""
-
-
-@pytest.fixture(scope="module")
-def even() -> Dataset:
-    x = np.random.default_rng(3).standard_normal((40, 7))
-    return Dataset("even", x, np.arange(40) % 8, x[:8], np.arange(8), num_classes=8)
+"""Parameters of two layers, through 8 units; blocks of 2 and of 8 ranks are equal."""
 
 
 def f(ranks: int) -> float:
