@@ -203,14 +203,15 @@ def test_a_model_with_experts_learns(optimizer: Any) -> None:
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"num_experts": 1}, "1 experts leave nothing to choose"),
-        ({"top_k": 0}, "0 experts a row: a row chooses 1 or 2"),
-        ({"top_k": 3}, "3 experts a row"),
-        ({"hidden": 0}, "0 hidden units"),
-        ({"capacity": 0.0}, "a capacity of 0 times"),
-        ({"capacity": float("nan")}, "a capacity of nan times"),
-        ({"balance": -1.0}, "weighed by -1: give a number of 0 or more"),
-        ({"balance": float("inf")}, "weighed by inf"),
+        ({"num_experts": 1}, "--experts 1: give 2 to 1024"),
+        ({"num_experts": 1025}, "--experts 1025: give 2 to 1024"),
+        ({"top_k": 0}, "--top-k 0: a row chooses 1 or 2"),
+        ({"top_k": 3}, "--top-k 3: a row"),
+        ({"hidden": 0}, "--expert-hidden 0: give 1 or more"),
+        ({"capacity": 0.0}, "--capacity 0: give a number above 0"),
+        ({"capacity": float("nan")}, "--capacity nan"),
+        ({"balance": -1.0}, "--balance -1: give a number of 0 or more"),
+        ({"balance": float("inf")}, "--balance inf"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(wrong: dict[str, Any], words: str) -> None:
@@ -219,7 +220,7 @@ def test_settings_that_cannot_be_are_refused(wrong: dict[str, Any], words: str) 
 
 
 def test_experts_without_a_hidden_layer_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"sizes \[4, 3\] have none: give a hidden layer"):
+    with pytest.raises(ValueError, match="--experts 4 behind each hidden layer, and there is none"):
         build_expert_mlp([4, 3], ExpertSettings(4, 2, 8))
 
 

@@ -65,6 +65,12 @@ def test_rows_are_dropped_in_the_global_order_over_the_ranks() -> None:
     assert route(counts, top_k=2, capacity=0.8).kept.sum(axis=0).tolist() == [4, 4]  # of 5 samples
 
 
+@pytest.mark.parametrize(("capacity", "room"), [(1.1, 11), (1.11, 12), (1e-300, 1), (1e308, 20)])
+def test_a_capacity_is_the_number_that_was_written(capacity: float, room: int) -> None:
+    """In floating point 1.1 of 10 rows are more than 11, and 1e308 of them infinite."""
+    assert route(np.array([[20, 0]]), top_k=1, capacity=capacity).kept.tolist() == [[room, 0]]
+
+
 def test_the_balancing_loss_is_as_switch_transformers_defines_it() -> None:
     """n Σ f P by hand: f is 2/4, 1/4, 1/4 before drops, P the mean probabilities 0.4, 0.375, 0.225."""
     expected = 0.1 * 3 * (0.5 * 0.4 + 0.25 * 0.375 + 0.25 * 0.225)

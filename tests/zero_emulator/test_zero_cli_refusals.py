@@ -117,6 +117,34 @@ REFUSED = {
     "--ranks 6 --shard-size 2 --algorithm all_reduce=two_level_2": (
         "two_level_2 all_reduce needs a world size that is a multiple of 2, and 3 is not: take ring, "
     ),
+    "--expert 2": "--expert 2 without experts: give --experts, too",
+    "--top-k 2": "--top-k 2 without experts: give --experts, too",
+    "--expert-hidden 3": "--expert-hidden 3 without experts: give --experts, too",
+    "--capacity 1": "--capacity 1.0 without experts: give --experts, too",
+    "--balance 0": "--balance 0.0 without experts: give --experts, too",
+    "--experts 1 --top-k 2": "--experts 1: give 2 to 1024",
+    "--experts -1": "--experts -1: give 2 to 1024",
+    "--experts 100000000000": "--experts 100000000000: give 2 to 1024",
+    "--experts 4 --top-k 3": "--top-k 3: a row chooses 1 or 2 experts",
+    "--experts 4 --top-k 0": "--top-k 0: a row chooses 1 or 2 experts",
+    "--experts 4 --expert-hidden 0": "--expert-hidden 0: give 1 or more",
+    "--experts 4 --capacity 0": "--capacity 0: give a number above 0, or leave it out to drop nothing",
+    "--experts 4 --capacity nan": "--capacity nan: give a number above 0",
+    "--experts 4 --capacity inf": "--capacity inf: give a number above 0",
+    "--experts 4 --balance -1": "--balance -1: give a number of 0 or more",
+    "--experts 4 --balance nan": "--balance nan: give a number of 0 or more",
+    "--experts 4 --hidden=": "--experts 4 behind each hidden layer, and there is none: give --hidden a width",
+    "--experts 4 --padding even": "--padding even of layers that ranks split: drop it, or --experts",
+    "--experts 4 --expert 0": "--expert 0: give 1 or more",
+    "--experts 3 --expert 2 --ranks 4": "--experts 3 do not divide by --expert 2: change either",
+    "--experts 6 --expert 3 --ranks 4": "4 ranks do not divide by --expert 3: take a multiple of 3 ranks",
+    "--experts 4 --expert 4 --pipeline 2 --ranks 4": (
+        "4 ranks do not divide by --pipeline 2 x --expert 4 = 8: take a multiple of 8 ranks"
+    ),
+    "--experts 4 --expert 2 --shard-size 4 --ranks 4": (
+        "--shard-size 4 does not divide the 2 copies of an expert's weights: take one of 1, 2"
+    ),
+    "--experts 4 --expert-hidden 1000000000000 --ranks 4": "GB of memory or more for 4 ranks",
     "--colour": "No such option",
     "surplus": "unexpected extra argument",
 }

@@ -10,6 +10,9 @@ from zero_emulator.experts.router import Router
 from zero_emulator.layer import Layer
 from zero_emulator.model import build_mlp
 
+MOST_EXPERTS = 1024
+"""Behind one layer: more than models that are trained have, and few enough to list in every record."""
+
 
 @dataclass(frozen=True)
 class ExpertSettings:
@@ -27,19 +30,20 @@ class ExpertSettings:
     balance: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.num_experts < 2:
-            raise ValueError(f"{self.num_experts} experts leave nothing to choose: give 2 or more")
+        if not 2 <= self.num_experts <= MOST_EXPERTS:
+            raise ValueError(
+                f"--experts {self.num_experts}: give 2 to {MOST_EXPERTS}, for a choice among them"
+            )
         if self.top_k not in (1, 2):
-            raise ValueError(f"{self.top_k} experts a row: a row chooses 1 or 2")
+            raise ValueError(f"--top-k {self.top_k}: a row chooses 1 or 2 experts")
         if self.hidden is not None and self.hidden < 1:
-            raise ValueError(f"experts with {self.hidden} hidden units: give 1 or more")
+            raise ValueError(f"--expert-hidden {self.hidden}: give 1 or more")
         if self.capacity is not None and not (self.capacity > 0 and isfinite(self.capacity)):
             raise ValueError(
-                f"a capacity of {self.capacity:g} times the even share: give a number above 0, or none to "
-                f"drop nothing"
+                f"--capacity {self.capacity:g}: give a number above 0, or leave it out to drop nothing"
             )
         if not (self.balance >= 0 and isfinite(self.balance)):
-            raise ValueError(f"a balancing loss weighed by {self.balance:g}: give a number of 0 or more")
+            raise ValueError(f"--balance {self.balance:g}: give a number of 0 or more")
 
 
 def build_expert_mlp(sizes: Sequence[int], settings: ExpertSettings | None = None) -> tuple[Layer, ...]:
@@ -53,8 +57,8 @@ def build_expert_mlp(sizes: Sequence[int], settings: ExpertSettings | None = Non
     *hidden, last = layers
     if not hidden:
         raise ValueError(
-            f"{settings.num_experts} experts stand behind hidden layers, and sizes {list(sizes)} have none: "
-            f"give a hidden layer, or no experts"
+            f"--experts {settings.num_experts} behind each hidden layer, and there is none: give --hidden a "
+            f"width, or drop --experts"
         )
     built: list[Layer] = []
     for layer in hidden:

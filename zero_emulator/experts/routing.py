@@ -1,6 +1,7 @@
 """Who has chosen which expert, and what a capacity leaves of it: from the counts of all ranks alone."""
 
 from dataclasses import dataclass
+from fractions import Fraction
 from math import ceil
 
 import numpy as np
@@ -39,7 +40,8 @@ def route(counts: Array, top_k: int, capacity: float | None) -> Routing:
     """
     if capacity is None:
         return Routing(counts, counts)
-    num_samples, num_experts = int(counts.sum()) // top_k, counts.shape[1]
-    room = ceil(capacity * top_k * num_samples / num_experts)
+    choices, num_experts = int(counts.sum()), counts.shape[1]
+    share = Fraction(choices, num_experts)
+    room = min(choices, ceil(Fraction(str(capacity)) * share))  # as it is written: 1.1 of 10 rows are 11
     before = np.cumsum(counts, axis=0) - counts
     return Routing(counts, np.clip(room - before, 0, counts))
