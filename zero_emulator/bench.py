@@ -14,7 +14,7 @@ import numpy as np
 
 from collectives.transports.base import Transport
 from zero_emulator.layout import Array
-from zero_emulator.strategies import STRATEGIES
+from zero_emulator.theory import PLAIN
 from zero_emulator.timed_iterations import NUM_CLASSES, SerialIteration, Size, TimedIteration
 
 SIZES = {"toy": Size(64, 3, 32), "middle": Size(256, 4, 64), "large": Size(1024, 8, 64)}
@@ -57,7 +57,7 @@ def time_strategies(name: str, transport: Transport, *, pairs: int) -> list[Iter
     y = rng.integers(NUM_CLASSES, size=rows)
     num_params = sum(layer.layout.num_params for layer in size.layers())
     found = []
-    for strategy in STRATEGIES:
+    for strategy in PLAIN:
         rounds = _rounds(strategy, size, transport, x, y, pairs=pairs)
         found.append(
             IterationTime(

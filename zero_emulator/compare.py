@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from itertools import groupby
 
 import numpy as np
 
@@ -79,21 +78,34 @@ class Comparison:
         return [f"{other} differs from {first} from iteration {apart[0]} on"] if apart else []
 
 
-def must_agree(config: RunConfig, among: Collection[str] = STRATEGIES) -> tuple[tuple[str, ...], ...]:
+def applicable(config: RunConfig) -> list[str]:
+    """The strategies that go with the rest of what is asked for."""
+    return [name for name in STRATEGIES if replace(config, strategy=name).objection is None]
+
+
+REDUCES = ("all_reduce", "reduce_scatter")
+"""What gradients are added up by: a strategy calls one of them."""
+
+
+def must_agree(config: RunConfig, among: Collection[str] | None = None) -> tuple[tuple[str, ...], ...]:
     """Groups of strategies that must give the same bits after every iteration: those that add in one order.
 
-    All of them, if gradients go around rings. Of several micro-batches some reduce the sum, and some every
-    one. And nobody knows that an all_reduce and a reduce_scatter of other algorithms add alike.
+    All of them, if gradients go around rings. Of several micro-batches some reduce the sum, some the sum of
+    each run, and some every one. And nobody knows that an all_reduce and a reduce_scatter of other algorithms
+    add alike. ``among``: only of these strategies, and not of all that apply.
     """
 
-    def order(name: str) -> tuple[str, bool]:
-        every_micro_batch = config.micro_batches > 1 and STRATEGIES[name].reduces_every_micro_batch
-        rings = all(map(config.chosen.is_ring, ("all_reduce", "reduce_scatter")))
-        called = {use.collective for use in training_uses(replace(config, strategy=name))}
-        return "all_reduce" if "all_reduce" in called and not rings else "reduce_scatter", every_micro_batch
+    def order(name: str) -> tuple[str, int]:
+        rings = all(map(config.chosen.is_ring, REDUCES))
+        uses = training_uses(replace(config, strategy=name))
+        reduced = {use.collective: use.times for use in uses if use.collective in REDUCES}
+        (collective, times), *_ = reduced.items()
+        return "reduce_scatter" if rings else collective, times
 
-    groups = groupby((name for name in STRATEGIES if name in among), order)
-    return tuple(tuple(names) for _, names in groups)
+    groups: dict[tuple[str, int], list[str]] = {}
+    for name in applicable(config) if among is None else among:
+        groups.setdefault(order(name), []).append(name)
+    return tuple(map(tuple, groups.values()))
 
 
 def compare(
@@ -109,7 +121,7 @@ def compare(
     Strategies that do not fit the device are left out; if none fits, the first runs all the same, and fails.
     """
     large = too_large(config, config.partition(dataset, transport.world_size))
-    apply = [name for name in STRATEGIES if replace(config, strategy=name).objection is None]
+    apply = applicable(config)
     fit = [name for name in apply if name not in large] or apply
     outcomes = {name: run_one(replace(config, strategy=name)) for name in fit}
     own = _beside_serial(config, dataset, outcomes)

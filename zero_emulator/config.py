@@ -16,6 +16,7 @@ from zero_emulator.partition import Partition, make_partition
 from zero_emulator.pipeline import SCHEDULES
 from zero_emulator.precision import Precision, find_precision
 from zero_emulator.strategies import STRATEGIES, KeepViews, StrategyOptions
+from zero_emulator.theory import CLAIMED
 
 UNIFORM = {"float32": "fp32", "float64": "fp64"}
 """The policy that ``dtype`` is short for: everything in one dtype."""
@@ -151,6 +152,11 @@ class RunConfig:
         """Why the strategy does not go with the rest of what is asked for; None if it does."""
         if self.shard_size is not None and self.strategy == "ddp":
             return f"--shard-size {self.shard_size}: ddp shards nothing: take another --strategy"
+        if CLAIMED[self.strategy].reduces_runs and self.pipeline * self.chunks == 1:
+            return (
+                f"--strategy {self.strategy} holds two chunks' gradients, and the model is one chunk: give "
+                "--pipeline or --chunks, or take zero2"
+            )
         return None
 
     @property

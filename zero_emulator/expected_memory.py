@@ -10,8 +10,8 @@ from zero_emulator.batches import rank_rows
 from zero_emulator.config import RunConfig
 from zero_emulator.meter import Peak
 from zero_emulator.partition import Partition
+from zero_emulator.pipeline import runs
 from zero_emulator.precision import ITEMSIZE
-from zero_emulator.strategies import STRATEGIES
 
 LABEL_BYTES = 8
 """Bytes of the class of a sample."""
@@ -28,6 +28,22 @@ def expected_persistent(config: RunConfig, partition: Partition, rank: int) -> d
         of_class = theory.persistent_bytes(config.strategy, blocks, place, config.policy, moments, matrices)
         kept.update(of_class)
     return dict(kept)
+
+
+def expected_gradients(config: RunConfig, partition: Partition, rank: int) -> int:
+    """The most bytes of gradients that have added up which a rank must hold at once.
+
+    That is what it keeps, and the accumulators of runs where those are reduced.
+    """
+    kept = expected_persistent(config, partition, rank)["gradient"]
+    if not theory.CLAIMED[config.strategy].reduces_runs:
+        return kept
+    share = partition.share(rank)
+    sizes = {
+        chunk: sum(sum(share.held[place].sizes) for place in places) for chunk, places in share.chunks.items()
+    }
+    accumulated = theory.most_accumulated([sizes[chunk] for chunk, _ in runs(share.order)])
+    return kept + ITEMSIZE[config.policy.summed_gradient] * accumulated
 
 
 def expected_peak(config: RunConfig, partition: Partition, rank: int, skipped: Collection[int] = ()) -> Peak:
@@ -77,7 +93,7 @@ def peaks(config: RunConfig, partition: Partition) -> dict[str, int]:
     ranks = range(partition.world_size)
     return {
         name: max(expected_peak(replace(config, strategy=name), partition, rank).total for rank in ranks)
-        for name in STRATEGIES
+        for name in theory.PLAIN
     }
 
 

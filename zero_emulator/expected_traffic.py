@@ -1,6 +1,7 @@
 """What a rank of a run must send and receive: the closed forms, given what the run was told."""
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -11,7 +12,8 @@ from zero_emulator.config import RunConfig
 from zero_emulator.expected_experts import expected_counts, expected_exchanges
 from zero_emulator.expected_messages import expected_headers, expected_messages
 from zero_emulator.experts import Routing
-from zero_emulator.partition import Held, Partition
+from zero_emulator.partition import Held, Partition, Share
+from zero_emulator.pipeline import most_runs, orders, runs
 from zero_emulator.precision import ITEMSIZE
 from zero_emulator.theory import Due, Flow, Sizes, Use
 
@@ -23,9 +25,17 @@ AXES = {"send": "pipeline", "all_to_all": "expert"}
 """The axis of the grid that a collective of training goes along, if that is not the data axis."""
 
 
-def training_uses(config: RunConfig) -> tuple[Use, ...]:
-    """The collectives of an iteration for training."""
-    return theory.CLAIMED[config.strategy].uses(config.micro_batches, config.keep_views, config.policy)
+def num_rounds(config: RunConfig) -> int:
+    """M of the strategy's closed form: the micro-batches, or the runs of them that a chunk has, at most."""
+    if not theory.CLAIMED[config.strategy].reduces_runs:
+        return config.micro_batches
+    return most_runs(orders(config.schedule, config.pipeline, config.chunks, config.micro_batches))
+
+
+def training_uses(config: RunConfig, rounds: int | None = None) -> tuple[Use, ...]:
+    """The collectives of an iteration for training, in so many ``rounds`` if not as many as num_rounds."""
+    many = num_rounds(config) if rounds is None else rounds
+    return theory.CLAIMED[config.strategy].uses(many, config.keep_views, config.policy)
 
 
 def called(config: RunConfig) -> set[str]:
@@ -49,7 +59,7 @@ def first_update(iterations: int, skipped: Collection[int]) -> int | None:
 
 def due_besides(
     config: RunConfig,
-    num_layers: int,
+    training_calls: int,
     matrices: Sequence[Sizes],
     iteration: int,
     *,
@@ -58,14 +68,15 @@ def due_besides(
 ) -> Due:
     """What falls due besides training in one iteration, whose update was ``skipped`` by vote or was not.
 
-    ``gradient_audit``: whether its gradients are gathered, where not all ranks have them.
+    ``training_calls``: the collectives for training. ``gradient_audit``: whether its gradients are gathered,
+    where not all ranks have them.
     """
     policy = config.policy
     last = iteration == config.iterations
     weights = last and theory.is_sharded(config.strategy, "weight")
     gradients = gradient_audit and theory.is_sharded(config.strategy, "moment")  # reduced in blocks
     return Due(
-        training_calls=theory.num_calls(training_uses(config), num_layers),
+        training_calls=training_calls,
         fetched=fetched_matrices(config, matrices, skipped=skipped),
         vote=policy.votes,
         norm=config.clip is not None and not skipped,
@@ -91,7 +102,7 @@ def expected_traffic(
     flows = expected_messages(config, partition, rank)
     _add(flows, expected_exchanges(config, partition, rank, routings))
     for held in share.classes:
-        _add(flows, _among_sharers(config, held, rank, skipped=skipped))
+        _add(flows, _among_sharers(config, share, held, skipped=skipped))
         _add(flows, _among_twins(config, held, rank))
     return flows
 
@@ -116,10 +127,11 @@ def expected_overhead(
     """What a rank must send and receive besides in an iteration: control and audit."""
     purposes = expected_headers(partition, rank)
     _add(purposes, expected_counts(config, partition, rank))
-    for held in partition.share(rank).classes:
+    share = partition.share(rank)
+    for held in share.classes:
         due = due_besides(
             config,
-            len(held),
+            sum(theory.num_calls(uses, len(some)) for uses, some in _by_uses(config, share, held)),
             _matrices(held),
             iteration,
             skipped=skipped,
@@ -137,18 +149,30 @@ def expected_overhead(
     return flows
 
 
+def _by_uses(
+    config: RunConfig, share: Share, held: Sequence[Held]
+) -> Iterator[tuple[tuple[Use, ...], list[Held]]]:
+    """These layers by the collectives that they take part in: all alike, unless each chunk has its runs."""
+    if not theory.CLAIMED[config.strategy].reduces_runs:
+        yield training_uses(config), list(held)
+        return
+    num_runs = Counter(chunk for chunk, _ in runs(share.order))
+    for chunk, places in share.chunks.items():
+        layers = {share.held[place].layer for place in places}
+        yield training_uses(config, num_runs[chunk]), [one for one in held if one.layer in layers]
+
+
 def _among_sharers(
-    config: RunConfig, held: Sequence[Held], rank: int, *, skipped: bool
+    config: RunConfig, share: Share, held: Sequence[Held], *, skipped: bool
 ) -> dict[tuple[str, str], Flow]:
     """What those send each other who shard these layers."""
-    return theory.iteration_traffic(
-        training_uses(config),
-        [one.sizes for one in held],
-        _place(held, rank),
-        fetched_matrices(config, _matrices(held), skipped=skipped),
-        ITEMSIZE[config.policy.updated],
-        config.chosen.flow,
-    )
+    place, flow_of = _place(held, share.rank), config.chosen.flow
+    fetched = fetched_matrices(config, _matrices(held), skipped=skipped)
+    updated = ITEMSIZE[config.policy.updated]
+    flows = theory.iteration_traffic((), (), place, fetched, updated)
+    for uses, some in _by_uses(config, share, held):
+        _add(flows, theory.iteration_traffic(uses, [one.sizes for one in some], place, flow_of=flow_of))
+    return flows
 
 
 def _among_twins(config: RunConfig, held: Sequence[Held], rank: int) -> dict[tuple[str, str], Flow]:

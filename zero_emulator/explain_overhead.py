@@ -3,22 +3,23 @@
 from collections.abc import Mapping
 
 from collectives.ledger import Kind
-from zero_emulator.expected_traffic import due_besides, first_update
+from zero_emulator.expected_traffic import due_besides, first_update, training_uses
 from zero_emulator.recorded import Recorded
-from zero_emulator.theory import CHECK_BYTES, DIGEST_BYTES, VERSION_BYTES, Due, Flow, overhead
+from zero_emulator.theory import CHECK_BYTES, DIGEST_BYTES, VERSION_BYTES, Due, Flow, num_calls, overhead
 
 Overhead = Mapping[tuple[Kind, str], Flow]
 
 
 def recorded_due(record: Recorded) -> tuple[Due, ...]:
     """What fell due in each iteration."""
-    config, num_layers, matrices = record.config, len(record.layers), record.matrices
+    config, matrices = record.config, record.matrices
+    training_calls = num_calls(training_uses(config), len(record.layers))
     skipped = [one.iteration for one in record.iterations if one.skipped]
     updated_first = first_update(len(record.iterations), skipped)
     return tuple(
         due_besides(
             config,
-            num_layers,
+            training_calls,
             matrices,
             one.iteration,
             skipped=one.skipped,

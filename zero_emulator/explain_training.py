@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from zero_emulator.expected_traffic import fetched_matrices
+from zero_emulator.expected_traffic import fetched_matrices, num_rounds
 from zero_emulator.precision import ITEMSIZE, Precision
 from zero_emulator.recorded import Recorded
 from zero_emulator.theory import CLAIMED, Flow, KeepViews, Sizes, iteration_traffic
@@ -21,6 +21,7 @@ class Situation:
 
     strategy: str
     micro_batches: int
+    """Or the runs of them, for strategies that reduce those."""
     keep_views: KeepViews
     precision: Precision
     blocks: tuple[Sizes, ...]
@@ -101,7 +102,7 @@ def _changes(record: Recorded, skipped: bool) -> tuple[tuple[str, dict[str, Any]
         ),
         (
             "micro-batches",
-            {"micro_batches": config.micro_batches},
+            {"micro_batches": num_rounds(config)},
             f"{config.micro_batches} an iteration: {CLAIMED[config.strategy].each_micro_batch}",
         ),
         (

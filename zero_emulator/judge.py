@@ -9,7 +9,7 @@ import numpy as np
 from collectives.ledger import Kind
 from zero_emulator.audit import all_alike
 from zero_emulator.config import RunConfig
-from zero_emulator.expected_memory import expected_peak, expected_persistent
+from zero_emulator.expected_memory import expected_gradients, expected_peak, expected_persistent
 from zero_emulator.expected_traffic import (
     expected_by_axis,
     expected_overhead,
@@ -29,6 +29,7 @@ def faults(config: RunConfig, partition: Partition, outcome: Outcome) -> list[st
         *_traffic_faults(config, partition, outcome),
         *_pairing_faults(outcome),
         *_persistent_faults(config, partition, outcome),
+        *_gradient_faults(config, partition, outcome),
         *_peak_faults(config, partition, outcome),
         *(fault for report in outcome.reports for fault in report.contradictions),
         *_skip_faults(outcome),
@@ -134,6 +135,16 @@ def _persistent_faults(config: RunConfig, partition: Partition, outcome: Outcome
         expected = expected_persistent(config, partition, rank)
         if report.persistent != expected:
             yield f"rank {rank} keeps {_sizes(report.persistent)}, expected {_sizes(expected)}"
+
+
+def _gradient_faults(config: RunConfig, partition: Partition, outcome: Outcome) -> Iterator[str]:
+    for rank, report in enumerate(outcome.reports):
+        expected = expected_gradients(config, partition, rank)
+        if report.gradient_bytes != expected:
+            yield (
+                f"rank {rank} had at most {report.gradient_bytes} bytes of gradients at once, "
+                f"expected {expected}"
+            )
 
 
 def _peak_faults(config: RunConfig, partition: Partition, outcome: Outcome) -> Iterator[str]:

@@ -25,6 +25,7 @@ PERSISTENT = ("weight", "gradient", "master", "moment")
 
 PASSING = (
     "view",  # a gathered layer
+    "accumulator",  # the gradient of a chunk of the model, which adds up micro-batches until it is reduced
     "slot",  # state of the host, on the device for as long as it is used
     "compute copy",  # of a layer whose weights are of another dtype than what is computed in
     "buffer",  # of communication: full gradients on their way, casts for the wire, what rings work in
@@ -35,6 +36,9 @@ PASSING = (
 """Freed when they have been used."""
 
 KINDS = PERSISTENT + PASSING
+
+GRADIENTS = ("gradient", "accumulator")
+"""What holds gradients that have added up: the most of them at once is counted apart."""
 
 
 class Moment(NamedTuple):
@@ -79,6 +83,8 @@ ERRORS: dict[str, type[MemoryError]] = {"device": DeviceMemoryError, "host": Hos
 class Meter:
     """One rank's memory in one place: ``alive`` is by kind and in bytes, ``peak`` the most so far.
 
+    ``most_gradients`` are the most bytes so far of all kinds of GRADIENTS together.
+
     ``at`` is the moment, set by whoever knows. ``place`` is "device" or "host", and ``limit`` its memory in
     bytes: what goes past it raises DeviceMemoryError or HostMemoryError, before anything is allocated, and
     ``advice`` says what would fit.
@@ -96,6 +102,7 @@ class Meter:
         self._error = ERRORS[place]
         self.alive: Counter[str] = Counter()
         self.peak = Peak({}, self.at)
+        self.most_gradients = 0
         self._total = self._most = 0
         self._watched: dict[int, weakref.ref[Array]] = {}
 
@@ -117,6 +124,8 @@ class Meter:
         key, num_bytes = id(array), array.nbytes
         self._watched[key] = weakref.ref(array, lambda _: self._freed(key, kind, num_bytes))
         self.alive[kind] += num_bytes
+        if kind in GRADIENTS:
+            self.most_gradients = max(self.most_gradients, sum(self.alive[one] for one in GRADIENTS))
         self._total += num_bytes
         if self._total > self._most:
             self._most = self._total

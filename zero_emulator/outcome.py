@@ -23,6 +23,7 @@ class RankReport:
     exchanges: int  # values that went past the ledger
     persistent: dict[str, int]  # bytes by kind
     peak: Peak
+    gradient_bytes: int  # the most at once, of what has added up
     contradictions: list[str]
     skipped: list[int]  # iterations whose update was voted down
     routings: dict[int, Routings]  # by iteration

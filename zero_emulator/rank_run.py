@@ -105,6 +105,7 @@ class RankRun:
     def finish(self) -> tuple[RankReport, list[Array]]:
         """This rank's report, and its trained weights, gathered after memory has been counted."""
         persistent, peak = alive_bytes(self.strategy), self.meter.peak
+        gradient_bytes = self.meter.most_gradients
         weights = self.audit.close_last(self.strategy)
         self._count(self.ledger.entries)
         report = RankReport(
@@ -113,6 +114,7 @@ class RankRun:
             exchanges=self.ledger.exchanges,
             persistent=persistent,
             peak=peak,
+            gradient_bytes=gradient_bytes,
             contradictions=self.audit.contradictions,
             skipped=self.strategy.skipped,
             routings=self.routings,

@@ -8,7 +8,7 @@ from typing import Any
 from zero_emulator.audit import all_alike
 from zero_emulator.config import RunConfig
 from zero_emulator.documents import Json
-from zero_emulator.expected_memory import expected_peak
+from zero_emulator.expected_memory import expected_gradients, expected_peak
 from zero_emulator.expected_traffic import expected_traffic, fetched_matrices
 from zero_emulator.experts import Routing
 from zero_emulator.judge import faults
@@ -46,6 +46,13 @@ def run_record(
         "gathers_a_layer": _gathers_a_layer(config, partition, outcome),
         "persistent": [dict(report.persistent) for report in outcome.reports],
         "peak": [_peak(rank, config, partition, outcome) for rank in range(world_size)],
+        "gradient_bytes": [
+            {
+                "counted": report.gradient_bytes,
+                "expected": expected_gradients(config, partition, rank),
+            }
+            for rank, report in enumerate(outcome.reports)
+        ],
         "totals": [
             {kind: report.traffic.sent[kind] for kind in ("training", "control", "audit")}
             for report in outcome.reports

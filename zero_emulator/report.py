@@ -4,7 +4,9 @@ from collections.abc import Collection
 
 from collectives.table import counted, format_table
 from zero_emulator.chosen import no_rings
+from zero_emulator.config import RunConfig
 from zero_emulator.documents import Json
+from zero_emulator.expected_traffic import num_rounds
 from zero_emulator.meter import PASSING, Moment, describe_kinds
 from zero_emulator.precision import find_precision
 from zero_emulator.spans import span
@@ -42,6 +44,7 @@ def describe_comparison(document: Json) -> str:
     """The model, a row a strategy, who agreed with whom bit for bit, and the verdict."""
     runs = document["runs"]
     first = next(iter(runs.values()))
+    asked_for = runs.keys() | document["too_large"].keys()
     faults = [fault for one in document["faults"].values() for fault in one]
     return "\n".join(
         [
@@ -53,7 +56,7 @@ def describe_comparison(document: Json) -> str:
                 f"{first['config']['device_memory']}"
                 for name, peak in document["too_large"].items()
             ),
-            *_claims_note(first["config"]),
+            *_claims_note(first["config"], [name for name in CLAIMED if name in asked_for]),
             *(
                 f"{' = '.join(group)}, bit for bit, after every audited iteration"
                 for group in document["agreement"]
@@ -117,13 +120,13 @@ def _routed(record: Json) -> list[str]:
     ]
 
 
-def _claims_note(config: Json, strategies: Collection[str] = CLAIMED) -> list[str]:
+def _claims_note(config: Json, strategies: Collection[str]) -> list[str]:
     """Why the multiples of these strategies are not those of the claims, where they are not."""
     many = config["micro_batches"]
     notes = []
     if others := no_rings(config["algorithm"]):
         notes.append(f"the claims are of rings, the exact bytes of the proof of --algorithm {others}")
-    passes = {name: _passes(name, many) for name in strategies}
+    passes = {name: _passes(name, _rounds(name, config)) for name in strategies}
     more = [f"{name} sends {times}Ψ" for name, times in passes.items() if times != CLAIMED[name].claim]
     if more:
         notes.append(f"the claims are for one micro-batch: with {many} {', '.join(more)}")
@@ -136,14 +139,20 @@ def _claims_note(config: Json, strategies: Collection[str] = CLAIMED) -> list[st
     return notes
 
 
-def _passes(strategy: str, micro_batches: int) -> int:
+def _rounds(strategy: str, config: Json) -> int:
+    """The micro-batches of the strategy's closed form, or runs of them."""
+    shape = {name: config[name] for name in ("micro_batches", "schedule", "pipeline", "chunks")}
+    return num_rounds(RunConfig(strategy=strategy, **shape))
+
+
+def _passes(strategy: str, rounds: int) -> int:
     """How often Ψ passes through a ring in an iteration with no view kept: the claim, for one micro-batch.
 
     >>> [_passes(strategy, 4) for strategy in CLAIMED]
-    [2, 2, 5, 12]
+    [2, 2, 5, 12, 5]
     """
     one_dtype = find_precision("fp32")
-    return sum(use.passes for use in CLAIMED[strategy].uses(micro_batches, "none", one_dtype))
+    return sum(use.passes for use in CLAIMED[strategy].uses(rounds, "none", one_dtype))
 
 
 def _comparison_table(document: Json) -> str:

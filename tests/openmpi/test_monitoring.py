@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from zero_emulator.strategies import STRATEGIES
+from zero_emulator.theory import PLAIN
 
 NUM_RANKS = 4
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", PLAIN)
 def test_open_mpi_saw_every_byte_of_the_ledger_and_no_other(
     monitored: Callable[..., Any], tmp_path: Path, strategy: str
 ) -> None:

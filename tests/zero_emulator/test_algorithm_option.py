@@ -17,7 +17,7 @@ from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
 from zero_emulator.judge import faults
 from zero_emulator.run import Outcome, run
-from zero_emulator.strategies import STRATEGIES
+from zero_emulator.theory import PLAIN
 
 ON_THREADS = ("--hidden", "4", "--iterations", "2", "--batch-size", "8", "--transport", "threads")
 
@@ -94,7 +94,7 @@ def test_another_algorithm_than_the_expected_one_is_told_by_its_bytes(
 
 
 def test_strategies_agree_where_their_gradients_are_added_in_one_order() -> None:
-    everybody = (tuple(STRATEGIES),)
+    everybody = (tuple(PLAIN),)
     assert must_agree(RunConfig(algorithm=("all_gather=bruck",))) == everybody
     assert must_agree(RunConfig(algorithm=("reduce_scatter=pairwise",))) == (
         ("ddp",),

@@ -13,7 +13,7 @@ from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
 from zero_emulator.jobs import Job
 from zero_emulator.outputs import Outputs
-from zero_emulator.strategies import STRATEGIES
+from zero_emulator.theory import PLAIN
 
 Result = tuple[int, str, str]
 
@@ -109,7 +109,7 @@ def test_json_says_the_same_in_one_document(explain: Any) -> None:
 def test_a_comparison_has_a_table_a_strategy(explain: Any) -> None:
     code, out, _ = explain("run.json", command="compare")
     assert code == 0
-    assert [table.split(",")[0] for table in out.split("\n\n")] == list(STRATEGIES)
+    assert [table.split(",")[0] for table in out.split("\n\n")] == list(PLAIN)
     assert out.count("the steps add up to every counted byte, on all ranks in all iterations") == 4
 
 

@@ -17,7 +17,7 @@ from zero_emulator.parallel_degrees import ParallelDegrees
 from zero_emulator.precision import PRECISIONS, find_precision
 from zero_emulator.shapes import Model, ModelLayer, Tensor
 from zero_emulator.stages import Group, Stage, stage_of_count, stages_of
-from zero_emulator.theory import CLAIMED, UPDATES, KeepViews, iteration_traffic
+from zero_emulator.theory import PLAIN, UPDATES, KeepViews, iteration_traffic
 
 GB = 10**9
 BF16 = PRECISIONS["bf16"]
@@ -51,12 +51,12 @@ def test_the_published_gigabytes_come_out_to_the_digit(
 
 def test_the_formulas_are_the_well_known_ones() -> None:
     training = Training(BF16)
-    assert [kept_formula(strategy, training, True) for strategy in CLAIMED] == [
+    assert [kept_formula(strategy, training, True) for strategy in PLAIN] == [
         "16", "4 + 12/N", "2 + 14/N", "16/N",
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("strategy", list(CLAIMED))
+@pytest.mark.parametrize("strategy", list(PLAIN))
 @pytest.mark.parametrize("precision", list(PRECISIONS))
 @pytest.mark.parametrize("keep_views", get_args(KeepViews))
 def test_the_ledger_sends_what_a_run_of_equal_blocks_does(
@@ -316,7 +316,7 @@ def test_the_fewest_ranks_fit_and_one_copy_less_does_not(
         assert held is not None
         return held <= memory
 
-    for strategy in CLAIMED:
+    for strategy in PLAIN:
         fewest = fewest_ranks(strategy, stages(degrees), degrees, training, memory, with_a_layer=with_a_layer)
         if fewest is None:
             assert not fits(strategy, 10**6 * degrees.least_ranks)
@@ -331,7 +331,7 @@ def test_the_fewest_ranks_are_found_exactly_not_by_doubling() -> None:
     def fewest(strategy: str, memory: int) -> int | None:
         return fewest_ranks(strategy, stage, ParallelDegrees(4), Training(BF16), memory, with_a_layer=False)
 
-    assert [fewest(strategy, 80 * GB) for strategy in CLAIMED] == [None, 2, 2, 2]
-    assert [fewest(strategy, 24 * GB) for strategy in CLAIMED] == [None, None, 14, 6]
+    assert [fewest(strategy, 80 * GB) for strategy in PLAIN] == [None, 2, 2, 2]
+    assert [fewest(strategy, 24 * GB) for strategy in PLAIN] == [None, None, 14, 6]
     assert fewest("ddp", 128 * GB) == 1
     assert fewest("zero1", 32 * GB) is None

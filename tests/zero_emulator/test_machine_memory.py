@@ -11,12 +11,12 @@ from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
 from zero_emulator.machine_memory import REPORTED_BYTES, check_memory, least_bytes
 from zero_emulator.run import run
-from zero_emulator.strategies import STRATEGIES
+from zero_emulator.theory import PLAIN
 
 WIDE = {"hidden": (500, 300), "iterations": 2, "batch_size": 40}
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", PLAIN)
 @pytest.mark.parametrize("num_ranks", [1, 3])
 @pytest.mark.parametrize("settings", [WIDE, WIDE | {"precision": "bf16"}])
 def test_a_run_needs_what_is_foreseen_at_least(

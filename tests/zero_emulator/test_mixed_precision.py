@@ -19,6 +19,7 @@ from zero_emulator.optimizers import SGD
 from zero_emulator.precision import find_precision
 from zero_emulator.run import Outcome, run
 from zero_emulator.strategies import STRATEGIES
+from zero_emulator.theory import PLAIN
 from zero_emulator.trainer import Trainer
 from zero_emulator.update_parts import Part
 
@@ -54,22 +55,20 @@ def train(run_ranks: Any, toy: Dataset, settings: dict[str, Any]) -> Any:
 )
 @pytest.mark.parametrize("world_size", [3])
 def test_all_strategies_give_the_same_bits(train: Any, precision: str, more: dict[str, Any]) -> None:
-    digests = [train(strategy=name, precision=precision, **more).digests for name in STRATEGIES]
+    digests = [train(strategy=name, precision=precision, **more).digests for name in PLAIN]
     assert digests == digests[:1] * 4
 
 
 @pytest.mark.parametrize("precision", ["bf16", "bf16+fp32grad"])
 @pytest.mark.parametrize("world_size", [2])
 def test_with_micro_batches_those_that_reduce_equally_often_do(train: Any, precision: str) -> None:
-    digests = {
-        name: train(strategy=name, precision=precision, micro_batches=3).digests for name in STRATEGIES
-    }
+    digests = {name: train(strategy=name, precision=precision, micro_batches=3).digests for name in PLAIN}
     assert digests["ddp"] == digests["zero1"]
     assert digests["zero2"] == digests["zero3"]
 
 
 @pytest.mark.parametrize("clip", [None, 0.1])
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", PLAIN)
 @pytest.mark.parametrize("world_size", [3])
 def test_infinity_on_one_rank_makes_all_skip(
     train: Any, monkeypatch: Any, strategy: str, clip: float | None
@@ -92,7 +91,7 @@ def test_infinity_on_one_rank_makes_all_skip(
     assert outcome.digests[4] != outcome.digests[3]
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", PLAIN)
 def test_what_was_skipped_is_known_without_any_label(toy: Dataset, strategy: str) -> None:
     """Labels are for accounting: no number may depend on them."""
     config = RunConfig(strategy=strategy, precision="bf16")
@@ -204,7 +203,7 @@ def test_a_comparison_judges_the_gradient_of_the_first_update_that_was_made(
     assert all(0 < error < 0.1 for error in found.gradient_errors.values())
     assert not any(found.faults(config).values())
     partition = config.partition(toy, 2)
-    assert [faults(outcome.config, partition, outcome) for outcome in outcomes] == [[]] * len(STRATEGIES)
+    assert [faults(outcome.config, partition, outcome) for outcome in outcomes] == [[]] * len(PLAIN)
 
 
 @pytest.mark.on_threads

@@ -14,8 +14,7 @@ from zero_emulator.expected_memory import expected_peak
 from zero_emulator.layer_params import LayerParams
 from zero_emulator.precision import PRECISIONS
 from zero_emulator.run import run
-from zero_emulator.strategies import STRATEGIES
-from zero_emulator.theory import growths
+from zero_emulator.theory import PLAIN, growths
 from zero_emulator.theory.views import gathers
 
 
@@ -29,7 +28,7 @@ def assert_peak(config: RunConfig, dataset: Dataset, num_ranks: int) -> None:
 @settings(max_examples=60)
 @given(
     num_ranks=st.integers(1, 5),
-    strategy=st.sampled_from(list(STRATEGIES)),
+    strategy=st.sampled_from(list(PLAIN)),
     hidden=st.lists(st.integers(1, 9), max_size=3).map(tuple),
     batch_size=st.integers(1, 9),
     micro_batches=st.integers(1, 3),
@@ -89,7 +88,7 @@ def test_the_peak_of_equal_layers_falls_with_every_stage(train: Any, squares: Da
     }
     kept = {"ddp": 4 * psi, "zero1": 2 * psi + psi // 2, "zero2": psi + 3 * psi // 4, "zero3": psi}
     peaks = {}
-    for name in STRATEGIES:
+    for name in PLAIN:
         peak = train(name, data=squares, hidden=(16,) * 7, batch_size=4).reports[0].peak
         per_sample = sum(peak.by_kind.get(kind, 0) for kind in ("activation", "input"))
         assert peak.total - per_sample == 8 * (kept[name] + passing[name])
@@ -105,7 +104,7 @@ def squares() -> Dataset:
 
 
 @pytest.mark.on_threads
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", PLAIN)
 @pytest.mark.parametrize("world_size", [2])
 def test_master_weights_and_moments_are_touched_by_the_update_alone(
     train: Any, monkeypatch: Any, strategy: str

@@ -15,7 +15,7 @@ from zero_emulator.jobs import Job
 from zero_emulator.outputs import Outputs
 from zero_emulator.record import Json
 from zero_emulator.report import describe_comparison, describe_run
-from zero_emulator.strategies import STRATEGIES
+from zero_emulator.theory import PLAIN
 
 KINDS = ("training", "control", "audit")
 
@@ -115,7 +115,7 @@ def test_a_record_says_where_the_padding_lies(job: Any) -> None:
     assert record["num_params"] == 24 + 15
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", PLAIN)
 @pytest.mark.parametrize("more", [{}, {"micro_batches": 2, "keep_views": "last", "prefetch": 2, "clip": 0.1}])
 def test_the_event_log_adds_up_to_the_record(job: Any, strategy: str, more: dict[str, Any]) -> None:
     _, record, events = job(strategy=strategy, hidden=(4, 2), audit_every=2, iterations=3, **more)
@@ -207,7 +207,7 @@ def test_a_comparison_that_diverges_fails_and_is_valid_json(job: Any) -> None:
     code, document, _ = job("compare", optimizer="sgd", lr=1e200, iterations=6)
     assert code == 1
     assert document["verdict"] == "fail"
-    assert document["differences_from_serial"] == dict.fromkeys(STRATEGIES, None)
+    assert document["differences_from_serial"] == dict.fromkeys(PLAIN, None)
 
 
 def test_a_comparison_holds_all_runs_and_what_sets_them_apart(job: Any) -> None:
@@ -218,7 +218,7 @@ def test_a_comparison_holds_all_runs_and_what_sets_them_apart(job: Any) -> None:
         "agreement", "verdict",
     }  # fmt: skip
     assert document["schema"] == "zero-emulator/compare/4"
-    assert list(document["runs"]) == list(STRATEGIES)
+    assert list(document["runs"]) == list(PLAIN)
     assert all(record["gradient_audit"] for record in document["runs"].values())
     assert all(record["config"]["strategy"] == name for name, record in document["runs"].items())
     assert all(difference <= 1e-12 for difference in document["differences_from_serial"].values())
@@ -275,5 +275,5 @@ def test_a_table_has_a_row_for_each_strategy(job: Any) -> None:
     model, head, *rows = describe_comparison(document).splitlines()[:6]
     assert model.startswith("51 parameters on 3 ranks, 2 iterations of 11 samples, 1 micro-batch, adam")
     assert head.split()[0] == "strategy"
-    assert [row.split()[0] for row in rows] == list(STRATEGIES)
+    assert [row.split()[0] for row in rows] == list(PLAIN)
     assert [row.split()[-1] for row in rows] == ["pass"] * 4

@@ -15,7 +15,7 @@ from zero_emulator.model import initial_parameters
 from zero_emulator.reference import serial_weights
 from zero_emulator.run import Outcome, run
 from zero_emulator.serial import loss_and_gradients, train_serially
-from zero_emulator.strategies import STRATEGIES
+from zero_emulator.theory import PLAIN
 
 OPTIMIZERS = {
     "momentum": {"optimizer": "sgd", "momentum": 0.9},
@@ -138,7 +138,7 @@ def test_every_loss_is_the_serial_one(train: Any, toy: Dataset, strategy: str) -
 
 
 @pytest.mark.on_threads
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", PLAIN)
 @pytest.mark.parametrize("world_size", [3])
 def test_float32_stays_float32_in_all_that_is_kept_and_sent(train: Any, strategy: str) -> None:
     narrow, wide = (train(strategy, dtype=dtype, clip=1.0) for dtype in ("float32", "float64"))
@@ -149,7 +149,7 @@ def test_float32_stays_float32_in_all_that_is_kept_and_sent(train: Any, strategy
 
 
 @pytest.mark.on_threads
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", PLAIN)
 @pytest.mark.parametrize("world_size", [3])
 def test_the_same_seed_gives_the_same_bits_and_another_one_does_not(train: Any, strategy: str) -> None:
     first = train(strategy, seed=3)
@@ -157,7 +157,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_one_does_not(train: Any, 
     assert train(strategy, seed=4).digests != first.digests
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", PLAIN)
 @pytest.mark.parametrize("world_size", [3])
 def test_every_rank_ends_with_the_same_full_weights(
     run_ranks: Any, toy: Dataset, settings: dict[str, Any], strategy: str

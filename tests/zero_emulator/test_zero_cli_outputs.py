@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from collectives.ranks import is_terminal
-from zero_emulator.strategies import STRATEGIES
+from zero_emulator.theory import PLAIN
 
 SMALL = ("--hidden", "4", "--iterations", "2", "--batch-size", "8")
 ON_THREADS = (*SMALL, "--transport", "threads", "--ranks", "2")
@@ -49,11 +49,11 @@ def test_bench_times_iterations(command: Any) -> None:
     code, out, _ = command(*arguments)
     assert code == 0
     assert "step" not in out
-    assert [row.split()[0] for row in out.splitlines() if row][1:] == ["iteration", *STRATEGIES]
+    assert [row.split()[0] for row in out.splitlines() if row][1:] == ["iteration", *PLAIN]
     code, out, _ = command(*arguments, "--json")
     document = json.loads(out)
     assert (code, document["schema"], document["world_size"]) == (0, "zero-emulator/bench/2", 2)
-    assert [one["strategy"] for one in document["iterations"]] == list(STRATEGIES)
+    assert [one["strategy"] for one in document["iterations"]] == list(PLAIN)
     assert all(one["seconds"] > 0 for one in document["iterations"])
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from collectives.launching.environment import job_environment
 from collectives.launching.launched import find_mpiexec
-from zero_emulator.strategies import STRATEGIES
+from zero_emulator.theory import PLAIN
 
 ROOT = Path(__file__).parents[2]
 SMALL = ("--hidden", "4", "--iterations", "2", "--batch-size", "8")
@@ -40,7 +40,7 @@ def test_real_ranks_compare(tmp_path: Path) -> None:
     code, out, err = run_for_real("compare", *SMALL, "--ranks", "2", "--record", "run.json", cwd=tmp_path)
     assert (code, err) == (0, "")
     assert out.endswith("verdict pass\n")
-    assert set(json.loads((tmp_path / "run.json").read_text())["runs"]) == set(STRATEGIES)
+    assert set(json.loads((tmp_path / "run.json").read_text())["runs"]) == set(PLAIN)
 
 
 def test_under_an_mpiexec_the_command_takes_the_ranks_that_it_is_given() -> None:

@@ -1,5 +1,7 @@
 """What an order costs a stage beside time: the runs that reduce gradients, the activations it holds."""
 
+from collections import Counter
+from collections.abc import Iterable
 from itertools import groupby
 
 from zero_emulator.pipeline.actions import Backward, Forward, Order
@@ -19,6 +21,11 @@ def runs(order: Order) -> tuple[Run, ...]:
         (chunk, tuple(action.micro_batch for action in run))
         for chunk, run in groupby(backwards, key=lambda action: action.chunk)
     )
+
+
+def most_runs(orders: Iterable[Order]) -> int:
+    """The most runs that a chunk has on any of the stages: so often is its gradient reduced."""
+    return max(Counter(chunk for order in orders for chunk, _ in runs(order)).values(), default=0)
 
 
 def most_held(order: Order) -> int:

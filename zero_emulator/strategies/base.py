@@ -49,7 +49,6 @@ class Strategy(ABC):
 
     name: ClassVar[str]
     stage: ClassVar[int]
-    reduces_every_micro_batch: ClassVar[bool]
     gathers_views: ClassVar[bool] = False  # and so has a use for prefetch and keep_views
 
     def __init__(

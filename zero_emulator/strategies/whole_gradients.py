@@ -1,7 +1,7 @@
 """What strategies share that keep gradients whole: micro-batches add up locally, and are reduced once."""
 
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import Any
 
 from collectives.communicator import IN_PLACE
 from zero_emulator.dtypes import add_into, dtype_of
@@ -11,8 +11,6 @@ from zero_emulator.strategies.base import Strategy
 
 class WholeGradients(Strategy):
     """Adds up micro-batches, and reduces each layer's gradient in flight while those below it compute."""
-
-    reduces_every_micro_batch: ClassVar[bool] = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -28,7 +28,6 @@ class Zero2(Strategy):
 
     name = "zero2"
     stage = 2
-    reduces_every_micro_batch = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

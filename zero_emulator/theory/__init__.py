@@ -6,7 +6,8 @@ equal blocks the sums become the well-known multiples of f(N) Ψ with f(N) = (N 
 sources.
 """
 
-from zero_emulator.theory.claimed import CLAIMED, Claimed, is_sharded
+from zero_emulator.theory.accumulators import most_accumulated
+from zero_emulator.theory.claimed import CLAIMED, PLAIN, Claimed, is_sharded
 from zero_emulator.theory.due import Due, overhead, sharers_overhead, world_overhead
 from zero_emulator.theory.growths import Passing, Samples, UpdateStep
 from zero_emulator.theory.kept import persistent_bytes
@@ -42,6 +43,7 @@ __all__ = [
     "HEADER_BYTES",
     "NOTHING",
     "PASSES",
+    "PLAIN",
     "UPDATES",
     "VERSION_BYTES",
     "Claimed",
@@ -62,6 +64,7 @@ __all__ = [
     "highest_peak",
     "is_sharded",
     "iteration_traffic",
+    "most_accumulated",
     "multiple",
     "muon_fetches",
     "muon_scratch",

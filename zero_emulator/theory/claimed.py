@@ -59,6 +59,8 @@ class Claimed:
     """What the claim is made of."""
     each_micro_batch: str
     """What more micro-batches change."""
+    reduces_runs: bool = False
+    """Whether M of its uses is the number of runs of a chunk: it is for a model that is cut into chunks."""
 
 
 CLAIMED = {
@@ -90,8 +92,19 @@ CLAIMED = {
         travel="gradients travel once, and weights twice",
         each_micro_batch="each gathers the weights twice and sends its gradients",
     ),
+    "pipeline_zero2": Claimed(
+        claim=2,
+        kept_whole=("weight",),
+        uses=_zero2,
+        travel="gradients travel once, and weights once",
+        each_micro_batch="each run of them on a chunk sends its gradients",
+        reduces_runs=True,
+    ),
 }
 """The table of strategies in closed form; their hooks have a table of their own, to be held against it."""
+
+PLAIN = tuple(name for name, claimed in CLAIMED.items() if not claimed.reduces_runs)
+"""Those that have a use without a pipeline, and chunks of the model."""
 
 
 def is_sharded(strategy: str, kind: str) -> bool:
