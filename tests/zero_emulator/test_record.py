@@ -44,7 +44,7 @@ def test_a_record_has_the_fields_that_others_read(job: Any) -> None:
     assert code == 0
     assert list(record) == [
         "schema", "config", "environment", "num_params", "world_size", "layers", "grid", "rank_params",
-        "block_sizes", "iterations", "gradient_audit", "gathers_a_layer", "persistent", "peak",
+        "block_sizes", "iterations", "gradient_audit", "gathers_a_layer", "persistent", "peak", "gradient_bytes",
         "totals", "test_accuracy", "seconds", "faults", "verdict",
     ]  # fmt: skip
     assert record["schema"] == "zero-emulator/run/4"
@@ -92,7 +92,9 @@ def test_a_record_has_the_fields_that_others_read(job: Any) -> None:
     assert (record["faults"], record["verdict"]) == ([], "pass")
     assert [one["iteration"] for one in record["iterations"]] == [1, 2]
     for one in record["iterations"]:
-        assert set(one) == {"iteration", "loss", "skipped", "traffic", "multiple", "digests", "identical"}
+        assert set(one) == {
+            "iteration", "loss", "skipped", "traffic", "experts", "multiple", "digests", "identical",
+        }  # fmt: skip
         assert one["multiple"] == [3, 3]
         assert one["identical"] is True
         assert len(one["digests"]) == 3
