@@ -51,6 +51,24 @@ def test_the_explained_run_is_the_one_in_the_readme(monkeypatch, capsys, tmp_pat
         assert capsys.readouterr().out.strip() == shown(command)
 
 
+def test_a_run_near_a_frozen_model_moves_the_bytes_in_the_readme(monkeypatch, capsys, tmp_path) -> None:
+    monkeypatch.chdir(tmp_path)
+    save = "zero-emulator train --iterations 50 --save frozen.npz --quiet"
+    near = "zero-emulator train --iterations 50 --reference frozen.npz --kl 0.1"
+    for command in (save, near):
+        # Bytes do not depend on the number of iterations.
+        monkeypatch.setattr(sys, "argv", [*command.split(), "--iterations", "2", "--transport", "threads"])
+        with pytest.raises(SystemExit) as ended:
+            zero_cli.main()
+        assert ended.value.code == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert [
+            line
+            for line in shown(command).splitlines()
+            if line.strip() not in ("...", *map(str.strip, lines))
+        ] == []
+
+
 def sample(name: str) -> str:
     """The program that the README calls by this name."""
     return README.partition(f"`{name}`")[2].partition("```python\n")[2].partition("```")[0]

@@ -23,6 +23,7 @@ from zero_emulator.ledger_cli import ledger
 from zero_emulator.machine_memory import check_memory
 from zero_emulator.outputs import Outputs
 from zero_emulator.pipeline_cli import show_pipeline
+from zero_emulator.reference_option import with_reference
 from zero_emulator.rounding_cli import rounding
 from zero_emulator.run_options import DEFAULT, PATH, run_options
 from zero_emulator.strategies import STRATEGIES
@@ -100,6 +101,9 @@ def _prepare(
     transport: str,
     quiet: bool,
     json: bool,
+    reference: Path | None,
+    kl: float | None,
+    reference_on: str,
     **settings: Any,
 ) -> tuple[int, Job]:
     """The world size and the job; a UsageError, before any rank has started, for what cannot work."""
@@ -107,6 +111,7 @@ def _prepare(
         num_ranks = world_size(ranks, transport)
         config = RunConfig(strategy=strategy, **settings)
         dataset = load_dataset(data, config.policy.compute)
+        config, frozen = with_reference(config, dataset, reference, kl, reference_on)
         config.check(dataset, num_ranks)
         # Somebody else's mpiexec may have put the other ranks on other machines.
         check_memory(config, dataset, num_ranks, ranks_here=num_ranks if launched_size() is None else 1)
@@ -115,10 +120,11 @@ def _prepare(
         for path in (record, events, save):
             if path is not None:
                 check_writable(path)
-        check_apart({"--data": data, "--record": record, "--events": events, "--save": save})
+        read = {"--data": data, "--reference": reference}
+        check_apart(read | {"--record": record, "--events": events, "--save": save})
     except (ValueError, OSError) as error:
         raise click.UsageError(str(error)) from error
-    return num_ranks, Job(config, dataset, transport, Outputs(record, events, save, quiet, json))
+    return num_ranks, Job(config, dataset, transport, Outputs(record, events, save, quiet, json), frozen)
 
 
 ALONE = (explain_record, ledger, rounding, show_pipeline)

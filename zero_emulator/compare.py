@@ -16,6 +16,7 @@ from zero_emulator.model import initial_parameters
 from zero_emulator.outcome import Outcome
 from zero_emulator.reference import first_gradients, serial_weights
 from zero_emulator.strategies import STRATEGIES
+from zero_emulator.weight_files import Model
 
 SERIAL_TOLERANCE = {"float64": 1e-12, "float32": 1e-3}
 """Absolute, in a parameter, by the coarsest dtype. Sums in another order drift apart with every iteration, by
@@ -114,17 +115,19 @@ def compare(
     transport: Transport,
     *,
     run_one: Callable[[RunConfig], Outcome],
+    frozen: Model | None = None,
 ) -> Comparison:
     """Run every strategy that applies, then train serially on every rank; all get the same comparison.
 
     Every rank does, so that each holds its own outcome against serial training and nobody waits for another.
-    Strategies that do not fit the device are left out; if none fits, the first runs all the same, and fails.
+    ``frozen`` is the reference, if any. Strategies that do not fit the device are left out; if none fits,
+    the first runs all the same, and fails.
     """
     large = too_large(config, config.partition(dataset, transport.world_size))
     apply = applicable(config)
     fit = [name for name in apply if name not in large] or apply
     outcomes = {name: run_one(replace(config, strategy=name)) for name in fit}
-    own = _beside_serial(config, dataset, outcomes)
+    own = _beside_serial(config, dataset, outcomes, frozen)
     found = transport.exchange(own, config.time_limit)
     worst = {name: np.max([one[name] for one in found], axis=0) for name in outcomes}  # NaN stays NaN
     return Comparison(
@@ -137,7 +140,7 @@ def compare(
 
 
 def _beside_serial(
-    config: RunConfig, dataset: Dataset, outcomes: Mapping[str, Outcome]
+    config: RunConfig, dataset: Dataset, outcomes: Mapping[str, Outcome], frozen: Model | None
 ) -> dict[str, tuple[float, float, float]]:
     """By strategy, on this rank: the largest difference, the drift, and the error of the gradient."""
     found = {}
@@ -145,23 +148,23 @@ def _beside_serial(
     for name, outcome in outcomes.items():
         skipped, num_ranks = tuple(outcome.reports[0].skipped), len(outcome.reports)
         if skipped not in serial:
-            serial[skipped] = serial_weights(config, dataset, num_ranks, skipped)
+            serial[skipped] = serial_weights(config, dataset, num_ranks, skipped, frozen)
         weights = serial[skipped]
         start = initial_parameters(config.partition(dataset, num_ranks).layers, config.seed, np.float64)
         way = distance(weights, start) or 1.0
         found[name] = (
             largest_difference(outcome.weights, weights),
             distance(outcome.weights, weights) / way,
-            _gradient_error(config, dataset, outcome),
+            _gradient_error(config, dataset, outcome, frozen),
         )
     return found
 
 
-def _gradient_error(config: RunConfig, dataset: Dataset, outcome: Outcome) -> float:
+def _gradient_error(config: RunConfig, dataset: Dataset, outcome: Outcome, frozen: Model | None) -> float:
     """The error of the first update's gradient, relative to its largest element; 0 if there was none."""
     report = outcome.reports[0]
     iteration = first_update(config.iterations, report.skipped)
     if iteration is None or outcome.gradients is None:
         return 0.0
-    expected = first_gradients(config, dataset, len(outcome.reports), iteration)
+    expected = first_gradients(config, dataset, len(outcome.reports), iteration, frozen)
     return relative_difference(outcome.gradients, expected)

@@ -8,6 +8,7 @@ from zero_emulator.chosen import Chosen, choose
 from zero_emulator.cuts import CUTS
 from zero_emulator.data import Dataset
 from zero_emulator.experts import ExpertSettings, build_expert_mlp
+from zero_emulator.frozen_reference import FrozenReference
 from zero_emulator.grid import Grid
 from zero_emulator.losses import LOSSES
 from zero_emulator.optimizers import Optimizer, make_optimizer
@@ -61,6 +62,9 @@ class RunConfig:
     expert_hidden: int | None = None
     capacity: float | None = None
     balance: float = 0.01
+    reference: FrozenReference | None = None
+    link_bandwidth: float | None = None
+    host_memory: int | None = None
 
     def __post_init__(self) -> None:
         self._check_numbers()
@@ -69,6 +73,7 @@ class RunConfig:
         self._check_optimizer()
         self._check_dtypes()
         self._check_experts()
+        self._check_reference()
 
     def _check_numbers(self) -> None:
         for name, value, least in (
@@ -147,6 +152,13 @@ class RunConfig:
             return None
         return ExpertSettings(self.experts, self.top_k, self.expert_hidden, self.capacity, self.balance)
 
+    def _check_reference(self) -> None:
+        if self.reference is not None and self.loss != "cross_entropy":
+            raise ValueError(
+                f"--reference with --loss {self.loss}, whose outputs are no probabilities: take "
+                "--loss cross_entropy"
+            )
+
     @property
     def objection(self) -> str | None:
         """Why the strategy does not go with the rest of what is asked for; None if it does."""
@@ -176,6 +188,7 @@ class RunConfig:
 
     def check(self, dataset: Dataset, world_size: int) -> None:
         """ValueError if this run cannot be made with this data on so many ranks."""
+        self._check_offloads()
         self._check_rows(dataset, world_size)  # first: ever so many micro-batches would be long to order
         shares = map(self.partition(dataset, world_size).share, range(world_size))
         held = [one for share in shares for one in share.held]
@@ -196,6 +209,16 @@ class RunConfig:
                 f"--micro-batches {self.micro_batches} of --batch-size {self.batch_size}: take "
                 f"{self.batch_size} or less, for none to be empty"
             )
+
+    def _check_offloads(self) -> None:
+        """ValueError for what is said of a host that nothing is kept on."""
+        if self.reference is not None and self.reference.on == "host":
+            return
+        for name, value in (("link-bandwidth", self.link_bandwidth), ("host-memory", self.host_memory)):
+            if value is not None:
+                raise ValueError(
+                    f"--{name} {value:g}: nothing is on the host: put a --reference there, or drop it"
+                )
 
     def make_optimizer(self) -> Optimizer:
         return make_optimizer(
@@ -226,4 +249,5 @@ class RunConfig:
             "hidden": list(self.hidden),
             "algorithm": list(self.algorithm),
             "lr": self.make_optimizer().lr,
+            "reference": None if self.reference is None else self.reference.as_json(),
         }

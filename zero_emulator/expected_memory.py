@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from collectives.table import counted
 from zero_emulator import theory
-from zero_emulator.batches import rank_rows
 from zero_emulator.config import RunConfig
+from zero_emulator.expected_reference import frozen_on, rows_of
 from zero_emulator.meter import Peak
 from zero_emulator.partition import Partition
 from zero_emulator.pipeline import runs
@@ -49,7 +49,7 @@ def expected_gradients(config: RunConfig, partition: Partition, rank: int) -> in
 def expected_peak(config: RunConfig, partition: Partition, rank: int, skipped: Collection[int] = ()) -> Peak:
     """The most that a rank must hold at once; ``skipped`` are the iterations whose update was voted down."""
     policy, layers = config.policy, partition.layers
-    rows = rank_rows(config.batch_size, config.micro_batches, partition.world_size, rank)
+    frozen = frozen_on(config, partition, rank)
     one_hot = layers[-1].outputs * ITEMSIZE[policy.compute]
     passing = theory.Passing(
         config.strategy,
@@ -58,7 +58,7 @@ def expected_peak(config: RunConfig, partition: Partition, rank: int, skipped: C
         policy,
         theory.Samples(
             widths=(layers[0].inputs, *(layer.outputs for layer in layers)),
-            rows=[part.stop - part.start for part in rows],
+            rows=rows_of(config, partition, rank),
             target_bytes=one_hot if config.loss == "mse" else LABEL_BYTES,
         ),
         theory.UpdateStep(
@@ -68,8 +68,11 @@ def expected_peak(config: RunConfig, partition: Partition, rank: int, skipped: C
         prefetch=config.prefetch,
         keep_views=config.keep_views,
         scratch=config.chosen.scratch,
+        frozen=frozen,
     )
-    kept = expected_persistent(config, partition, rank)
+    kept = Counter(expected_persistent(config, partition, rank))
+    if frozen is not None:
+        kept["reference"] = frozen.kept
     updated = (iteration for iteration in range(1, config.iterations + 1) if iteration not in skipped)
     return theory.highest_peak(kept, passing, next(updated, None))
 
@@ -105,9 +108,16 @@ def too_large(config: RunConfig, partition: Partition) -> dict[str, int]:
 
 
 def advise(config: RunConfig, partition: Partition) -> str:
-    """What to do where a strategy does not fit: take one that does, if there is any."""
+    """What to do where a strategy does not fit: stream the reference, or take one that does."""
+    streamed = _streamed(config)
     if not partition.is_plain:
-        return "take more ranks, or more micro-batches"
+        return "take more ranks, or more micro-batches" + (", or --reference-on host" if streamed else "")
+    if streamed is not None and config.strategy not in too_large(streamed, partition):
+        return (
+            f"{config.strategy} holds {peaks(config, partition)[config.strategy]} on "
+            f"{counted(partition.world_size, 'rank')}, and with --reference-on host "
+            f"{peaks(streamed, partition)[config.strategy]}"
+        )
     held, large = peaks(config, partition), too_large(config, partition)
     fit = [f"{name} with {peak}" for name, peak in held.items() if name not in large]
     ranks = f"on {counted(partition.world_size, 'rank')}"
@@ -115,3 +125,10 @@ def advise(config: RunConfig, partition: Partition) -> str:
         return f"{config.strategy} holds {held[config.strategy]} {ranks}; what fits is {', '.join(fit)}"
     least = min(held, key=lambda name: held[name])
     return f"even {least} holds {held[least]} {ranks}: take more ranks, or more micro-batches"
+
+
+def _streamed(config: RunConfig) -> RunConfig | None:
+    """The same run with its reference on the host, if that is not where it is."""
+    if config.reference is None or config.reference.on == "host":
+        return None
+    return replace(config, reference=replace(config.reference, on="host"))

@@ -91,7 +91,7 @@ class FrozenModel:
 
 
 def _copies(weights: Sequence[Array], meter: Meter) -> list[Array]:
-    copies = [meter.empty("weight", array.shape, array.dtype) for array in weights]
+    copies = [meter.empty("reference", array.shape, array.dtype) for array in weights]
     for copy, array in zip(copies, weights, strict=True):
         copy[...] = array
     return copies

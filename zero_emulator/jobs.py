@@ -18,7 +18,7 @@ from zero_emulator.progress import Progress
 from zero_emulator.record import Json, run_record
 from zero_emulator.report import describe_comparison, describe_run
 from zero_emulator.run import Outcome, run
-from zero_emulator.weight_files import saved_weights
+from zero_emulator.weight_files import Model, saved_weights
 
 COMPARE_SCHEMA = "zero-emulator/compare/4"
 
@@ -31,6 +31,8 @@ class Job:
     dataset: Dataset
     transport: str
     outputs: Outputs
+    frozen: Model | None = None
+    """The model that ``config.reference`` tells of."""
 
     def train(self, transport: Transport) -> int:
         """One run; the exit code."""
@@ -46,7 +48,7 @@ class Job:
         def run_one(config: RunConfig) -> Outcome:
             return self._run(config, transport, audit_gradients=True)
 
-        found = compare(self.config, self.dataset, transport, run_one=run_one)
+        found = compare(self.config, self.dataset, transport, run_one=run_one, frozen=self.frozen)
         runs = {
             name: self._record_of(outcome.config, transport, outcome)
             for name, outcome in found.outcomes.items()
@@ -82,6 +84,7 @@ class Job:
             on_iteration=progress if speaks else lambda iteration: None,
             keep_events=self.outputs.events is not None,
             audit_gradients=audit_gradients,
+            frozen=self.frozen,
         )
 
     def _record_of(self, config: RunConfig, transport: Transport, outcome: Outcome) -> Json:

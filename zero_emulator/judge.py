@@ -10,6 +10,7 @@ from collectives.ledger import Kind
 from zero_emulator.audit import all_alike
 from zero_emulator.config import RunConfig
 from zero_emulator.expected_memory import expected_gradients, expected_peak, expected_persistent
+from zero_emulator.expected_reference import expected_crossing, expected_residency
 from zero_emulator.expected_traffic import (
     expected_by_axis,
     expected_overhead,
@@ -31,6 +32,7 @@ def faults(config: RunConfig, partition: Partition, outcome: Outcome) -> list[st
         *_persistent_faults(config, partition, outcome),
         *_gradient_faults(config, partition, outcome),
         *_peak_faults(config, partition, outcome),
+        *_reference_faults(config, partition, outcome),
         *(fault for report in outcome.reports for fault in report.contradictions),
         *_skip_faults(outcome),
         *_routing_faults(partition, outcome),
@@ -154,6 +156,21 @@ def _peak_faults(config: RunConfig, partition: Partition, outcome: Outcome) -> I
         expected = expected_peak(config, partition, rank, report.skipped)
         if report.peak != expected:
             yield f"rank {rank} held {report.peak}; expected {expected}"
+
+
+def _reference_faults(config: RunConfig, partition: Partition, outcome: Outcome) -> Iterator[str]:
+    """The frozen model's bytes on the device, and over the link, that no closed form expects."""
+    for rank, report in enumerate(outcome.reports):
+        most, expected = report.reference.most_bytes, expected_residency(config, partition, rank)
+        if most != expected:
+            yield f"rank {rank} has {most} bytes of the reference on the device at most, expected {expected}"
+        expected = expected_crossing(config, partition, rank)
+        for iteration, crossed in enumerate(report.reference.crossed, start=1):
+            if crossed.num_bytes != expected:
+                yield (
+                    f"iteration {iteration}, rank {rank}: {crossed.num_bytes} bytes of the reference came "
+                    f"over the link, expected {expected}"
+                )
 
 
 def _flow(flow: Flow) -> str:

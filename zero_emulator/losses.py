@@ -12,6 +12,9 @@ from zero_emulator.layout import Array, Empty
 
 LossFunction = Callable[[Array, Array, int], tuple[float, Array]]
 
+AddedLoss = Callable[[Array, Array, int], tuple[float, Array]]
+"""Of rows and the outputs for them, beside the loss of outputs and targets."""
+
 
 def softmax_cross_entropy(outputs: Array, targets: Array, global_count: int) -> tuple[float, Array]:
     """These rows' share of the mean of -log softmax(outputs)[target], and its gradient by the outputs.

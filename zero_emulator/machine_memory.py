@@ -6,6 +6,7 @@ from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
 from zero_emulator.expected_memory import expected_persistent
 from zero_emulator.precision import ITEMSIZE
+from zero_emulator.theory import Frozen
 
 REPORTED_BYTES = 1000
 """At least so much stays of an iteration in a rank's report, of which every rank has all in the end."""
@@ -38,6 +39,15 @@ def least_bytes(config: RunConfig, dataset: Dataset, world_size: int) -> dict[st
         f"--batch-size {config.batch_size}": (
             persistent + number * rows * sum(layer.outputs for layer in partition.layers)
         ),
+        **_reference_bytes(config, persistent),
         f"--data {dataset.name}": persistent + number * dataset.train_x.size,
         f"--iterations {config.iterations}": REPORTED_BYTES * (world_size - 1) * config.iterations,
     }
+
+
+def _reference_bytes(config: RunConfig, persistent: int) -> dict[str, int]:
+    """Every rank reads the reference."""
+    if config.reference is None:
+        return {}
+    sizes = Frozen(config.reference.widths, ITEMSIZE[config.policy.compute], streams=True).layers
+    return {f"--reference {config.reference.file}": persistent + sum(sizes)}

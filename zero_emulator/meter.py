@@ -23,6 +23,9 @@ from zero_emulator.layout import Array, Shape
 PERSISTENT = ("weight", "gradient", "master", "moment")
 """Kept between iterations."""
 
+FROZEN = ("reference",)
+"""Weights of a model that is not trained: on the device all the time, or for as long as they are used."""
+
 PASSING = (
     "view",  # a gathered layer
     "accumulator",  # the gradient of a chunk of the model, which adds up micro-batches until it is reduced
@@ -35,7 +38,7 @@ PASSING = (
 )
 """Freed when they have been used."""
 
-KINDS = PERSISTENT + PASSING
+KINDS = PERSISTENT + FROZEN + PASSING
 
 GRADIENTS = ("gradient", "accumulator")
 """What holds gradients that have added up: the most of them at once is counted apart."""
@@ -83,11 +86,10 @@ ERRORS: dict[str, type[MemoryError]] = {"device": DeviceMemoryError, "host": Hos
 class Meter:
     """One rank's memory in one place: ``alive`` is by kind and in bytes, ``peak`` the most so far.
 
-    ``most_gradients`` are the most bytes so far of all kinds of GRADIENTS together.
-
-    ``at`` is the moment, set by whoever knows. ``place`` is "device" or "host", and ``limit`` its memory in
-    bytes: what goes past it raises DeviceMemoryError or HostMemoryError, before anything is allocated, and
-    ``advice`` says what would fit.
+    ``most`` is of each kind the most at once, ``most_gradients`` the most bytes so far of all kinds of
+    GRADIENTS together. ``at`` is the moment, set by whoever knows. ``place`` is "device" or "host", and
+    ``limit`` its memory in bytes: what goes past it raises DeviceMemoryError or HostMemoryError, before
+    anything is allocated, and ``advice`` says what would fit.
 
     Arrays are to be made and let go of on the rank's main thread: counts are not guarded by a lock.
     """
@@ -101,6 +103,7 @@ class Meter:
         self.limit, self.advice, self.place, self.at = limit, advice, place, Moment()
         self._error = ERRORS[place]
         self.alive: Counter[str] = Counter()
+        self.most: Counter[str] = Counter()
         self.peak = Peak({}, self.at)
         self.most_gradients = 0
         self._total = self._most = 0
@@ -124,6 +127,7 @@ class Meter:
         key, num_bytes = id(array), array.nbytes
         self._watched[key] = weakref.ref(array, lambda _: self._freed(key, kind, num_bytes))
         self.alive[kind] += num_bytes
+        self.most[kind] = max(self.most[kind], self.alive[kind])
         if kind in GRADIENTS:
             self.most_gradients = max(self.most_gradients, sum(self.alive[one] for one in GRADIENTS))
         self._total += num_bytes

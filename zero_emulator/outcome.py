@@ -2,16 +2,27 @@
 
 from dataclasses import dataclass
 from math import isfinite
+from typing import NamedTuple
 
 from collectives.ledger import Entry
 from zero_emulator.config import RunConfig
 from zero_emulator.experts import Routing
 from zero_emulator.layout import Array
 from zero_emulator.meter import Peak
+from zero_emulator.near_reference import Crossed
 from zero_emulator.traffic import RunTraffic
 
 Routings = dict[tuple[int, int], Routing]
 """By the number of the router among the layers, and the micro-batch."""
+
+
+class ReferenceUse(NamedTuple):
+    """What a rank has to say of its frozen model."""
+
+    most_bytes: int
+    """Of its weights on the device at once."""
+    crossed: list[Crossed]
+    """To the device, an iteration each; nothing on a rank that has no frozen model."""
 
 
 @dataclass
@@ -29,6 +40,7 @@ class RankReport:
     routings: dict[int, Routings]  # by iteration
     entries: list[Entry]
     host: str
+    reference: ReferenceUse
 
 
 @dataclass

@@ -54,6 +54,11 @@ class Share:
     order: Order
 
     @property
+    def has_loss(self) -> bool:
+        """Whether it computes the last chunk of the model, and so the loss."""
+        return self.num_chunks - 1 in self.chunks
+
+    @property
     def num_params(self) -> int:
         """Of the layers that the rank computes with, without padding."""
         return sum(held.plan.layout.num_params for held in self.held)

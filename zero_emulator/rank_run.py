@@ -22,24 +22,34 @@ from zero_emulator.layout import Array
 from zero_emulator.losses import LOSSES
 from zero_emulator.memory import alive_bytes
 from zero_emulator.meter import Meter
+from zero_emulator.near_reference import Crossed, NearReference
 from zero_emulator.neighbours import Neighbours
-from zero_emulator.outcome import RankReport, Routings
+from zero_emulator.outcome import RankReport, ReferenceUse, Routings
 from zero_emulator.partition import Partition
 from zero_emulator.strategies import STRATEGIES
 from zero_emulator.traffic import RunTraffic
 from zero_emulator.trainer import Trainer
+from zero_emulator.weight_files import Model
 
 
 class RankRun:
     """A rank's trainer on a counted transport with metered memory; ``train`` once, then ``finish``."""
 
     def __init__(
-        self, config: RunConfig, dataset: Dataset, transport: Transport, *, keep_events: bool, poison: bool
+        self,
+        config: RunConfig,
+        dataset: Dataset,
+        transport: Transport,
+        *,
+        keep_events: bool,
+        poison: bool,
+        frozen: Model | None = None,
     ) -> None:
         self.config, self.dataset, self.keep_events = config, dataset, keep_events
         partition = config.partition(dataset, transport.world_size)
         self.ledger = Ledger()
         self.meter = Meter(config.device_memory, partial(advise, config, partition))
+        self.host = Meter(config.host_memory, place="host")
         self.comm = Communicator(
             MeteredTransport(transport, self.ledger),
             time_limit=config.time_limit,
@@ -61,13 +71,25 @@ class RankRun:
         share, neighbours = self.strategy.share, None
         if partition.grid.pipeline > 1:
             neighbours = Neighbours(axes.pipeline(partition.grid.pipeline_peers(share.rank)))
+        self.near: NearReference | None = None
+        if config.reference is not None and frozen is not None and share.has_loss:
+            self.near = NearReference(
+                config.reference,
+                frozen,
+                self.meter,
+                self.host,
+                bandwidth=config.link_bandwidth,
+                time_limit=config.time_limit,
+            )
         self.trainer = Trainer(
             self._layers(axes, partition),
             LOSSES[config.loss],
             self.strategy,
             self.audit.saw,
             neighbours,
+            self.near,
         )
+        self.crossed: list[Crossed] = []
         self.traffic = RunTraffic()
         self.entries: list[Entry] = []
         self.loss_shares: list[float] = []
@@ -95,6 +117,7 @@ class RankRun:
             loss_scale = 1.0 if self.strategy.loss_scale is None else self.strategy.loss_scale.value
             self.loss_shares.append(self.trainer.iterate(x, y))
             self.routings[iteration] = self.trainer.routings
+            self.crossed.append(Crossed(0, None) if self.near is None else self.near.drain())
             self.audit.close(iteration - 1)
             if audit_gradients and gradients is None and self.strategy.updates == 1:
                 gradients = [found / loss_scale for found in gather_gradients(self.strategy, iteration)]
@@ -120,8 +143,17 @@ class RankRun:
             routings=self.routings,
             entries=self.entries,
             host=platform.node(),
+            reference=ReferenceUse(self.meter.most["reference"], self.crossed),
         )
         return report, weights
+
+    def __enter__(self) -> "RankRun":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the threads that it has."""
+        if self.near is not None:
+            self.near.close()
 
     def _count(self, entries: Sequence[Entry]) -> None:
         self.traffic.add(entries)

@@ -9,6 +9,7 @@ from zero_emulator.audit import all_alike
 from zero_emulator.config import RunConfig
 from zero_emulator.documents import Json
 from zero_emulator.expected_memory import expected_gradients, expected_peak
+from zero_emulator.expected_reference import expected_crossing, expected_residency
 from zero_emulator.expected_traffic import expected_traffic, fetched_matrices
 from zero_emulator.experts import Routing
 from zero_emulator.judge import faults
@@ -53,6 +54,7 @@ def run_record(
             }
             for rank, report in enumerate(outcome.reports)
         ],
+        "reference": _reference(config, partition, outcome),
         "totals": [
             {kind: report.traffic.sent[kind] for kind in ("training", "control", "audit")}
             for report in outcome.reports
@@ -102,6 +104,27 @@ def _peak(rank: int, config: RunConfig, partition: Partition, outcome: Outcome) 
         "by_kind": report.peak.by_kind,
         **report.peak.moment._asdict(),
     }
+
+
+def _reference(config: RunConfig, partition: Partition, outcome: Outcome) -> list[Json] | None:
+    """What each rank had of the frozen model on the device, and moved there in the whole run."""
+    if config.reference is None:
+        return None
+    found = []
+    for rank, report in enumerate(outcome.reports):
+        most, crossed = report.reference
+        stalls = [one.modelled_stall for one in crossed if one.modelled_stall is not None]
+        in_iterations = config.iterations * expected_crossing(config, partition, rank)
+        found.append(
+            {
+                "on_device": most,
+                "expected_on_device": expected_residency(config, partition, rank),
+                "to_device": sum(one.num_bytes for one in crossed),
+                "expected_to_device": in_iterations,
+                "modelled_stall": sum(stalls) if stalls else None,
+            }
+        )
+    return found
 
 
 def _gathers_a_layer(config: RunConfig, partition: Partition, outcome: Outcome) -> float:

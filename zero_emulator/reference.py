@@ -9,17 +9,22 @@ from zero_emulator.batches import global_batches
 from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
 from zero_emulator.layout import Array
-from zero_emulator.losses import LOSSES
+from zero_emulator.losses import LOSSES, AddedLoss, kl_to_reference, log_softmax
 from zero_emulator.model import initial_parameters
 from zero_emulator.serial import batch_gradients, train_serially
+from zero_emulator.weight_files import Model
 
 
 def serial_weights(
-    config: RunConfig, dataset: Dataset, world_size: int, skipped: Collection[int] = ()
+    config: RunConfig,
+    dataset: Dataset,
+    world_size: int,
+    skipped: Collection[int] = (),
+    frozen: Model | None = None,
 ) -> list[Array]:
     """The parameters after the same training in one process, padded as on so many ranks.
 
-    Without the iterations ``skipped``, whose updates were voted down.
+    Without the iterations ``skipped``, whose updates were voted down. ``frozen`` is the reference, if any.
     """
     layers = config.partition(dataset, world_size).layers
     weights = initial_parameters(layers, config.seed, config.policy.compute)
@@ -33,14 +38,33 @@ def serial_weights(
             (batch for iteration, batch in batches if iteration not in skipped),
             micro_batches=config.micro_batches,
             max_norm=config.clip,
+            near=_near(config, frozen),
         )
     return weights
 
 
-def first_gradients(config: RunConfig, dataset: Dataset, world_size: int, iteration: int) -> list[Array]:
+def first_gradients(
+    config: RunConfig, dataset: Dataset, world_size: int, iteration: int, frozen: Model | None = None
+) -> list[Array]:
     """The gradient of the first update, made in this iteration, in one process and before clipping."""
     layers = config.partition(dataset, world_size).layers
     weights = initial_parameters(layers, config.seed, config.policy.compute)
     x, y = next(islice(global_batches(config, dataset), iteration - 1, None))
-    _, gradients = batch_gradients(layers, weights, LOSSES[config.loss], x, y, config.micro_batches)
+    _, gradients = batch_gradients(
+        layers, weights, LOSSES[config.loss], x, y, config.micro_batches, _near(config, frozen)
+    )
     return gradients
+
+
+def _near(config: RunConfig, frozen: Model | None) -> AddedLoss | None:
+    """The divergence from the reference: a plain forward with all weights at hand."""
+    if config.reference is None or frozen is None:
+        return None
+    coefficient = config.reference.kl
+
+    def near(x: Array, outputs: Array, global_count: int) -> tuple[float, Array]:
+        for layer, params in zip(frozen.layers, frozen.weights, strict=True):
+            x, _ = layer.forward(params, x)
+        return kl_to_reference(outputs, log_softmax(x), global_count, coefficient)
+
+    return near

@@ -7,8 +7,9 @@ from zero_emulator.chosen import no_rings
 from zero_emulator.config import RunConfig
 from zero_emulator.documents import Json
 from zero_emulator.expected_traffic import num_rounds
-from zero_emulator.meter import PASSING, Moment, describe_kinds
+from zero_emulator.meter import FROZEN, PASSING, Moment, describe_kinds
 from zero_emulator.precision import find_precision
+from zero_emulator.reference_report import describe_reference
 from zero_emulator.spans import span
 from zero_emulator.theory import CLAIMED, UPDATES, is_sharded
 
@@ -20,6 +21,7 @@ def describe_run(record: Json) -> str:
     lines = [
         f"{config['strategy']}: {_setting(record)}",
         *(f"  {line}" for line in _grid(record)),
+        *(f"  {line}" for line in describe_reference(record)),
         f"  loss {_number(record['iterations'][0]['loss'])} -> {_number(last['loss'])}, "
         f"test accuracy {record['test_accuracy']:.3f}",
         f"  sent an iteration   {span(sent)} bytes a rank, expected "
@@ -50,6 +52,7 @@ def describe_comparison(document: Json) -> str:
         [
             _setting(first),
             *_grid(first),
+            *describe_reference(first),
             _comparison_table(document),
             *(
                 f"{name} is not run: by its closed form it would hold {peak} bytes, and the device has "
@@ -197,7 +200,7 @@ def _peak_per_param(record: Json) -> float:
 def _peak(record: Json) -> str:
     """When, and what there was beside what is persistent, on the rank that holds most."""
     peak = max(record["peak"], key=lambda peak: peak["total"])
-    passing = {kind: peak["by_kind"].get(kind, 0) for kind in PASSING}
+    passing = {kind: peak["by_kind"].get(kind, 0) for kind in (*FROZEN, *PASSING)}
     return f"in {Moment(peak['iteration'], peak['phase'], peak['layer'])}, {describe_kinds(passing)} bytes"
 
 

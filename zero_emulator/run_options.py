@@ -11,6 +11,7 @@ from collectives.ranks import DEFAULT_RANKS
 from collectives.transports import TRANSPORTS
 from zero_emulator.config import UNIFORM, RunConfig
 from zero_emulator.cuts import CUTS
+from zero_emulator.frozen_reference import PLACES, FrozenReference
 from zero_emulator.losses import LOSSES
 from zero_emulator.optimizers import OPTIMIZERS
 from zero_emulator.options import parsed
@@ -86,6 +87,13 @@ OPTIONS = (
                  "word counts.  [default: ring]"),
     click.option("--device-memory", callback=parsed(parse_bytes),
                  help="Of one rank, 64MiB or 80GB: what does not fit ends the run."),
+    click.option("--reference", type=PATH, help="Frozen model, .npz of train --save, for --kl."),
+    click.option("--kl", type=float, help="Add so many times the mean KL divergence from the reference."),
+    click.option("--reference-on", type=click.Choice(PLACES), default=FrozenReference.on,
+                 help="Where its weights are: on the host they pass through two slots of the device."),
+    click.option("--link-bandwidth", callback=parsed(parse_bytes),
+                 help="Bytes a second from the host, 16GB: to model what a rank would wait for."),
+    click.option("--host-memory", callback=parsed(parse_bytes), help="Of one rank's host."),
     click.option("--audit-every", type=int, default=DEFAULT.audit_every, help="Iterations between digests."),
     click.option("--time-limit", type=float, default=DEFAULT.time_limit, help="Seconds without news."),
     click.option("--record", type=PATH, help="Write the run record, JSON."),

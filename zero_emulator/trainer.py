@@ -11,7 +11,7 @@ from zero_emulator.batches import rank_rows
 from zero_emulator.experts import RouterSaved, Routing
 from zero_emulator.layer import Kept, Layer
 from zero_emulator.layout import Array
-from zero_emulator.losses import LossFunction
+from zero_emulator.losses import AddedLoss, LossFunction
 from zero_emulator.meter import Moment
 from zero_emulator.neighbours import Neighbours
 from zero_emulator.pipeline import Action, Backward, Forward, Receive, Send
@@ -40,6 +40,7 @@ class Trainer:
     """Trains a rank's layers with one strategy; ``on_view`` watches what they use.
 
     ``neighbours`` brings activations to the other stages of a pipeline; None where there is one stage.
+    ``near`` is added to the loss.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Trainer:
         strategy: Strategy,
         on_view: ViewObserver = lambda iteration, layer, view: None,
         neighbours: Neighbours | None = None,
+        near: AddedLoss | None = None,
     ) -> None:
         self.layers, self.loss_function, self.strategy, self.on_view = (
             layers,
@@ -58,6 +60,7 @@ class Trainer:
         )
         self.comm, self.share, self.neighbours = strategy.comm, strategy.share, neighbours
         self._empty = partial(strategy.meter.empty, "activation")
+        self.near = near
         self.iteration = 0
         self.routings: dict[tuple[int, int], Routing] = {}  # of this iteration, by router and micro-batch
         self._passes: dict[tuple[int, int], _Pass] = {}  # of chunks that are between forward and backward
@@ -126,7 +129,11 @@ class Trainer:
         if not is_last:
             self._ready["activation", chunk + 1, micro_batch] = x
             return own_losses
-        loss, self._ready["gradient", chunk, micro_batch] = self._loss(x, loaded[-1], len(batch.x))
+        added = None
+        if self.near is not None:
+            inputs = loaded[0] if is_first else self._load(batch.x[rows])
+            added = self.near(inputs, x, len(batch.x))
+        loss, self._ready["gradient", chunk, micro_batch] = self._loss(x, loaded[-1], len(batch.x), added)
         return loss + own_losses
 
     def _backward(self, action: Backward) -> None:
@@ -155,8 +162,14 @@ class Trainer:
             loss_scale=self._loss_scale,
         )
 
-    def _loss(self, outputs: Array, y: Array, batch_size: int) -> tuple[float, Array]:
+    def _loss(
+        self, outputs: Array, y: Array, batch_size: int, added: tuple[float, Array] | None
+    ) -> tuple[float, Array]:
+        """The loss and its gradient, with what is ``added`` to both."""
         share, grad = self.loss_function(outputs, y, batch_size)
+        if added is not None:
+            share += added[0]
+            grad += added[1]
         if self.strategy.loss_scale is not None:
             grad *= self._loss_scale
         return share, self.strategy.meter.track("activation", grad)

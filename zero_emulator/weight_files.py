@@ -51,7 +51,10 @@ def check_saved(layers: Sequence[Layer]) -> None:
     """ValueError for a layer that the file has no names for."""
     for index, layer in enumerate(layers):
         if not isinstance(layer, Linear):
-            raise ValueError(f"layer {index} is {type(layer).__name__}: only an MLP of Linear can be saved")
+            raise ValueError(
+                f"layer {index} is a {type(layer).__name__}, and only an MLP of Linear can be saved: drop "
+                "--save, or what makes such layers, as --experts"
+            )
 
 
 def load_weights(path: Path, inputs: int, classes: int, dtype: str) -> Model:

@@ -124,7 +124,7 @@ def test_it_streams_where_two_layers_fit_and_the_model_does_not(transfers: Any) 
     device = Meter(limit=PEAK)
     streamed(device, transfers()).log_probabilities(X)
     assert device.peak.total == PEAK
-    with pytest.raises(DeviceMemoryError, match=r"bytes of weight do not fit .* --device-memory"):
+    with pytest.raises(DeviceMemoryError, match=r"bytes of reference do not fit .* --device-memory"):
         resident(Meter(limit=PEAK))
 
 
@@ -147,7 +147,7 @@ def test_the_weights_take_room_on_the_host(transfers: Any) -> None:
     slots = Slots(np.empty)
     host = Meter(MODEL_BYTES, place="host")
     kept = StreamedWeights(WEIGHTS, host, transfers(), slots)
-    assert host.alive == {"weight": MODEL_BYTES}
+    assert host.alive == {"reference": MODEL_BYTES}
     with pytest.raises(HostMemoryError, match=f"of the {MODEL_BYTES - 1} of --host-memory are taken"):
         StreamedWeights(WEIGHTS, Meter(MODEL_BYTES - 1, place="host"), transfers(), slots)
     del kept

@@ -65,10 +65,12 @@ def test_layers_that_the_file_has_no_names_for_are_refused_before_the_start(
     command: Any, folder: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr("collectives.ranks.run_threads", None)
-    monkeypatch.setattr("zero_emulator.weight_files.Linear", type(None))
-    code, out, err = command("train", *SMALL, "--save", "w.npz")
+    code, out, err = command("train", *SMALL, "--experts", 2, "--save", "w.npz")
     assert (code, out) == (2, "")
-    assert err == "zero-emulator: layer 0 is Linear: only an MLP of Linear can be saved\n"
+    assert err == (
+        "zero-emulator: layer 1 is a Router, and only an MLP of Linear can be saved: drop --save, or what "
+        "makes such layers, as --experts\n"
+    )
 
 
 def test_a_disk_that_is_full_does_not_cost_the_verdict(command: Any, folder: Path, monkeypatch: Any) -> None:

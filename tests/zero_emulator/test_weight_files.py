@@ -68,7 +68,7 @@ def test_the_same_weights_make_the_same_bytes(path: Path) -> None:
 
 def test_what_is_no_mlp_is_not_saved_and_what_stood_there_remains(path: Path) -> None:
     path.write_text("before")
-    with pytest.raises(ValueError, match="layer 1 is Router: only an MLP of Linear can be saved"):
+    with pytest.raises(ValueError, match="layer 1 is a Router, and only an MLP of Linear can be saved"):
         save_weights(path, [LAYERS[0], type("Router", (), {})()], initial_parameters(LAYERS, 1, np.float32))
     assert path.read_text() == "before"
     assert os.listdir(path.parent) == [path.name]

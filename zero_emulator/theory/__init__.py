@@ -9,6 +9,7 @@ sources.
 from zero_emulator.theory.accumulators import most_accumulated
 from zero_emulator.theory.claimed import CLAIMED, PLAIN, Claimed, is_sharded
 from zero_emulator.theory.due import Due, overhead, sharers_overhead, world_overhead
+from zero_emulator.theory.frozen import Frozen
 from zero_emulator.theory.growths import Passing, Samples, UpdateStep
 from zero_emulator.theory.kept import persistent_bytes
 from zero_emulator.theory.muon import muon_fetches, num_fetches
@@ -49,6 +50,7 @@ __all__ = [
     "Claimed",
     "Due",
     "Flow",
+    "Frozen",
     "KeepViews",
     "Moments",
     "Passing",

@@ -12,6 +12,8 @@ While a layer of S parameters is in use on n rows that is:
                    and the gradient by its inputs
     input          n rows and their targets
 
+A frozen model beside, if there is one, computes before the loss: see its growths.
+
 Source: S. Rajbhandari et al., ZeRO, SC 2020, for what is kept and what passes ("residual states").
 """
 
@@ -24,6 +26,7 @@ from typing import NamedTuple
 from collectives.blocks import even_cut
 from zero_emulator.precision import ITEMSIZE, Precision
 from zero_emulator.theory.claimed import is_sharded
+from zero_emulator.theory.frozen import Frozen
 from zero_emulator.theory.overhead import SCALAR_BYTES
 from zero_emulator.theory.passing import compute_copy, full_gradient, gradient_casts, reduction
 from zero_emulator.theory.rings import Scratch, Sizes, ring_scratch
@@ -72,6 +75,7 @@ class Passing:
     prefetch: int = 0
     keep_views: KeepViews = "none"
     scratch: Scratch = ring_scratch
+    frozen: Frozen | None = None
 
     def growths(self, *, updates: bool) -> Iterator[Growth]:
         """All moments of growth, in a rank's order; ``updates``: the iteration is not voted down."""
@@ -94,8 +98,11 @@ class Passing:
 
         last = len(self.layers) - 1
         visit, _ = visits(last, micro_batch, len(self.layers))
-        activations = Counter(activation=sum(outputs) + outputs[last])  # the loss has a gradient
-        yield Growth("forward", last, always + self._views(visit, after=True) + activations)
+        always += self._views(visit, after=True) + Counter(activation=sum(outputs))
+        if self.frozen is not None:
+            for beside in self.frozen.growths(self.samples.rows[micro_batch]):
+                yield Growth("forward", last, always + beside)
+        yield Growth("forward", last, always + Counter(activation=outputs[last]))  # the loss has a gradient
 
     def _backward(self, layer: int, micro_batch: int, in_flight: int) -> Generator[Growth, None, int]:
         """The moments of a layer's backward; returns the bytes that reductions hold in flight after it."""
