@@ -10,7 +10,7 @@ from zero_emulator.experts import ALONE, Experts, part
 from zero_emulator.grid import Grid, Ranks
 from zero_emulator.layer import Layer
 from zero_emulator.layout import FlatLayout
-from zero_emulator.pipeline import Order, orders
+from zero_emulator.pipeline import Order, most_held, orders
 from zero_emulator.theory import Sizes
 
 
@@ -116,10 +116,14 @@ class Partition:
 
     @property
     def is_plain(self) -> bool:
-        """Whether plain data parallelism is all there is: every rank shards every layer with all others."""
+        """Whether plain data parallelism is all there is.
+
+        Every rank shards every layer with all others, and takes one micro-batch after the other.
+        """
         grid = self.grid
         whole = grid.shard_size in (None, grid.ranks)
-        return grid.pipeline == self.chunks == 1 and whole and not self.has_experts
+        in_turn = most_held(self.share(0).order) == 1
+        return grid.pipeline == self.chunks == 1 and in_turn and whole and not self.has_experts
 
     @property
     def has_experts(self) -> bool:

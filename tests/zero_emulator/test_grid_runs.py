@@ -49,6 +49,7 @@ EXACT = {
         SHARDED,
         {"pipeline": 2, "chunks": 2, "schedule": "gpipe", "micro_batches": 3, "optimizer": "muon"},
     ),
+    "all forwards first": Row(2, SHARDED, {"schedule": "gpipe", "micro_batches": 3}),
     "two ranks": Row(2, WHOLE, {"pipeline": 2, "micro_batches": 8, "optimizer": "sgd", "momentum": 0.9}),
     "shards of 1": Row(
         8, ("zero1", "zero3"), {"pipeline": 2, "shard_size": 1, "clip": 0.05, "optimizer": "muon"}
