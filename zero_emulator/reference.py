@@ -8,6 +8,7 @@ import numpy as np
 from zero_emulator.batches import global_batches
 from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
+from zero_emulator.dtypes import dtype_of
 from zero_emulator.layout import Array
 from zero_emulator.losses import LOSSES, AddedLoss, kl_to_reference, log_softmax
 from zero_emulator.model import initial_parameters
@@ -46,9 +47,15 @@ def serial_weights(
 def first_gradients(
     config: RunConfig, dataset: Dataset, world_size: int, iteration: int, frozen: Model | None = None
 ) -> list[Array]:
-    """The gradient of the first update, made in this iteration, in one process and before clipping."""
+    """The gradient of the first update, made in this iteration, in one process and before clipping.
+
+    Of the weights as ranks keep them: rounding alone can make a row choose another expert.
+    """
     layers = config.partition(dataset, world_size).layers
-    weights = initial_parameters(layers, config.seed, config.policy.compute)
+    weights = [
+        params.astype(dtype_of(config.policy.weight)).astype(config.policy.compute)
+        for params in initial_parameters(layers, config.seed, config.policy.compute)
+    ]
     x, y = next(islice(global_batches(config, dataset), iteration - 1, None))
     _, gradients = batch_gradients(
         layers, weights, LOSSES[config.loss], x, y, config.micro_batches, _near(config, frozen)
