@@ -10,14 +10,15 @@ from zero_emulator.data import Dataset
 from zero_emulator.experts import ExpertSettings, build_expert_mlp
 from zero_emulator.frozen_reference import FrozenReference
 from zero_emulator.grid import Grid
+from zero_emulator.host import OFFLOADS
 from zero_emulator.losses import LOSSES
 from zero_emulator.optimizers import Optimizer, make_optimizer
 from zero_emulator.padding import PADDINGS
 from zero_emulator.partition import Partition, make_partition
 from zero_emulator.pipeline import SCHEDULES
 from zero_emulator.precision import Precision, find_precision
-from zero_emulator.strategies import STRATEGIES, KeepViews, StrategyOptions
-from zero_emulator.theory import CLAIMED
+from zero_emulator.strategies import OFFLOADED, STRATEGIES, KeepViews, StrategyOptions
+from zero_emulator.theory import CLAIMED, UPDATES
 
 UNIFORM = {"float32": "fp32", "float64": "fp64"}
 """The policy that ``dtype`` is short for: everything in one dtype."""
@@ -63,14 +64,16 @@ class RunConfig:
     capacity: float | None = None
     balance: float = 0.01
     reference: FrozenReference | None = None
-    link_bandwidth: float | None = None
+    offload: tuple[str, ...] = ()
     host_memory: int | None = None
+    link_bandwidth: float | None = None
 
     def __post_init__(self) -> None:
         self._check_numbers()
         self._check_choices()
         self._check_layout()
         self._check_optimizer()
+        self._check_offload()
         self._check_dtypes()
         self._check_experts()
         self._check_reference()
@@ -124,6 +127,21 @@ class RunConfig:
         """ValueError for one that there is not, or for an option that it does not have."""
         self.make_optimizer()
 
+    def _check_offload(self) -> None:
+        for name in self.offload:
+            if name not in OFFLOADS:
+                raise ValueError(f"--offload {name}: take {' or '.join(OFFLOADS)}, or both")
+        if "gradients" in self.offload and self.shard_size is not None:
+            raise ValueError(
+                f"--offload gradients with --shard-size {self.shard_size}: copies of a shard would be "
+                "reduced on the host: drop one"
+            )
+        if "optimizer" in self.offload and UPDATES[self.optimizer].whole_matrices:
+            raise ValueError(
+                f"--offload optimizer: ranks would gather {self.optimizer}'s matrices on the host: take "
+                "another --optimizer"
+            )
+
     def _check_dtypes(self) -> None:
         """ValueError for dtypes that there are not, or that do not go together."""
         if self.dtype is not None and self.precision is not None:
@@ -164,6 +182,8 @@ class RunConfig:
         """Why the strategy does not go with the rest of what is asked for; None if it does."""
         if self.shard_size is not None and self.strategy == "ddp":
             return f"--shard-size {self.shard_size}: ddp shards nothing: take another --strategy"
+        if "gradients" in self.offload and self.strategy not in OFFLOADED:
+            return f"--offload gradients: {self.strategy} keeps them whole: take {', '.join(OFFLOADED)}"
         if CLAIMED[self.strategy].reduces_runs and self.pipeline * self.chunks == 1:
             return (
                 f"--strategy {self.strategy} holds two chunks' gradients, and the model is one chunk: give "
@@ -188,7 +208,7 @@ class RunConfig:
 
     def check(self, dataset: Dataset, world_size: int) -> None:
         """ValueError if this run cannot be made with this data on so many ranks."""
-        self._check_offloads()
+        self._check_host()
         self._check_rows(dataset, world_size)  # first: ever so many micro-batches would be long to order
         shares = map(self.partition(dataset, world_size).share, range(world_size))
         held = [one for share in shares for one in share.held]
@@ -210,14 +230,13 @@ class RunConfig:
                 f"{self.batch_size} or less, for none to be empty"
             )
 
-    def _check_offloads(self) -> None:
+    def _check_host(self) -> None:
         """ValueError for what is said of a host that nothing is kept on."""
-        if self.reference is not None and self.reference.on == "host":
-            return
-        for name, value in (("link-bandwidth", self.link_bandwidth), ("host-memory", self.host_memory)):
-            if value is not None:
+        streams = self.reference is not None and self.reference.on == "host"
+        for name, value in (("host-memory", self.host_memory), ("link-bandwidth", self.link_bandwidth)):
+            if value is not None and not self.offload and not streams:
                 raise ValueError(
-                    f"--{name} {value:g}: nothing is on the host: put a --reference there, or drop it"
+                    f"--{name} {value:g}: nothing is on the host: give --offload, or put a --reference there"
                 )
 
     def make_optimizer(self) -> Optimizer:
@@ -248,6 +267,7 @@ class RunConfig:
         return asdict(self) | {
             "hidden": list(self.hidden),
             "algorithm": list(self.algorithm),
+            "offload": list(self.offload),
             "lr": self.make_optimizer().lr,
             "reference": None if self.reference is None else self.reference.as_json(),
         }

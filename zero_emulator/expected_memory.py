@@ -8,9 +8,10 @@ from collectives.table import counted
 from zero_emulator import theory
 from zero_emulator.config import RunConfig
 from zero_emulator.expected_reference import frozen_on, rows_of
+from zero_emulator.host import on_host
 from zero_emulator.meter import Peak
-from zero_emulator.partition import Partition
-from zero_emulator.pipeline import runs
+from zero_emulator.partition import Partition, Share
+from zero_emulator.pipeline import Backward, runs
 from zero_emulator.precision import ITEMSIZE
 
 LABEL_BYTES = 8
@@ -18,32 +19,49 @@ LABEL_BYTES = 8
 
 
 def expected_persistent(config: RunConfig, partition: Partition, rank: int) -> dict[str, int]:
-    """What a rank of this run must keep between iterations, in bytes by kind."""
+    """What a rank of this run must keep between iterations, in bytes by kind; ``host moment`` on its host."""
+    policy, moved = config.policy, on_host(config.offload)
+    if "master" in moved and policy.master is None:
+        policy = replace(policy, master=policy.weight)
     moments = theory.find_updates(config.optimizer, config.momentum).moments
     kept: Counter[str] = Counter()
     for held in partition.share(rank).classes:
         matrices = [shares for one in held for shares in one.matrices]
         place = held[0].sharers.index(rank)
         blocks = [one.sizes for one in held]
-        of_class = theory.persistent_bytes(config.strategy, blocks, place, config.policy, moments, matrices)
+        of_class = theory.persistent_bytes(config.strategy, blocks, place, policy, moments, matrices)
         kept.update(of_class)
-    return dict(kept)
+    return {f"host {kind}" if kind in moved else kind: num_bytes for kind, num_bytes in kept.items()}
 
 
 def expected_gradients(config: RunConfig, partition: Partition, rank: int) -> int:
     """The most bytes of gradients that have added up which a rank must hold at once.
 
-    That is what it keeps, and the accumulators of runs where those are reduced.
+    That is what it keeps on the device, and the accumulators of runs where those are reduced.
     """
-    kept = expected_persistent(config, partition, rank)["gradient"]
-    if not theory.CLAIMED[config.strategy].reduces_runs:
-        return kept
-    share = partition.share(rank)
-    sizes = {
-        chunk: sum(sum(share.held[place].sizes) for place in places) for chunk, places in share.chunks.items()
-    }
-    accumulated = theory.most_accumulated([sizes[chunk] for chunk, _ in runs(share.order)])
-    return kept + ITEMSIZE[config.policy.summed_gradient] * accumulated
+    kept = expected_persistent(config, partition, rank).get("gradient", 0)
+    passing = theory.most_accumulated(_accumulators(config, partition.share(rank)))
+    moved = on_host(config.offload)
+    if "gradient" in moved and "moment" not in moved:  # an update has shards in the same slots
+        shards = [one.sizes[one.sharers.index(rank)] for one in partition.share(rank).held]
+        passing = max(passing, theory.most_accumulated(shards))
+    return kept + ITEMSIZE[config.policy.summed_gradient] * passing
+
+
+def _accumulators(config: RunConfig, share: Share) -> list[int]:
+    """Elements of the accumulators of an iteration, in turn: of chunks, or of layers on their way."""
+    sizes = [sum(held.sizes) for held in share.held]
+    if theory.CLAIMED[config.strategy].reduces_runs:
+        return [sum(sizes[place] for place in share.chunks[chunk]) for chunk, _ in runs(share.order)]
+    if "gradients" in config.offload:
+        backwards = [action.chunk for action in share.order if isinstance(action, Backward)]
+        return [sizes[place] for chunk in backwards for place in reversed(share.chunks[chunk])]
+    return []
+
+
+def knows_peak(config: RunConfig, partition: Partition) -> bool:
+    """Whether there is a closed form of all that passes."""
+    return partition.is_plain and not config.offload
 
 
 def expected_peak(config: RunConfig, partition: Partition, rank: int, skipped: Collection[int] = ()) -> Peak:
@@ -102,7 +120,7 @@ def peaks(config: RunConfig, partition: Partition) -> dict[str, int]:
 
 def too_large(config: RunConfig, partition: Partition) -> dict[str, int]:
     """The peaks of the strategies that do not fit the device."""
-    if config.device_memory is None or not partition.is_plain:
+    if config.device_memory is None or not knows_peak(config, partition):
         return {}
     return {name: peak for name, peak in peaks(config, partition).items() if peak > config.device_memory}
 
@@ -110,7 +128,9 @@ def too_large(config: RunConfig, partition: Partition) -> dict[str, int]:
 def advise(config: RunConfig, partition: Partition) -> str:
     """What to do where a strategy does not fit: stream the reference, or take one that does."""
     streamed = _streamed(config)
-    if not partition.is_plain:
+    if _accumulators(config, partition.share(0)):
+        return "an accumulator is one of two slots: take --chunks of fewer layers, or more micro-batches"
+    if not knows_peak(config, partition):
         return "take more ranks, or more micro-batches" + (", or --reference-on host" if streamed else "")
     if streamed is not None and config.strategy not in too_large(streamed, partition):
         return (

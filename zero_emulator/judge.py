@@ -9,7 +9,8 @@ import numpy as np
 from collectives.ledger import Kind
 from zero_emulator.audit import all_alike
 from zero_emulator.config import RunConfig
-from zero_emulator.expected_memory import expected_gradients, expected_peak, expected_persistent
+from zero_emulator.expected_link import expected_link
+from zero_emulator.expected_memory import expected_gradients, expected_peak, expected_persistent, knows_peak
 from zero_emulator.expected_reference import expected_crossing, expected_residency
 from zero_emulator.expected_traffic import (
     expected_by_axis,
@@ -33,6 +34,7 @@ def faults(config: RunConfig, partition: Partition, outcome: Outcome) -> list[st
         *_gradient_faults(config, partition, outcome),
         *_peak_faults(config, partition, outcome),
         *_reference_faults(config, partition, outcome),
+        *_link_faults(config, partition, outcome),
         *(fault for report in outcome.reports for fault in report.contradictions),
         *_skip_faults(outcome),
         *_routing_faults(partition, outcome),
@@ -150,7 +152,7 @@ def _gradient_faults(config: RunConfig, partition: Partition, outcome: Outcome) 
 
 
 def _peak_faults(config: RunConfig, partition: Partition, outcome: Outcome) -> Iterator[str]:
-    if not partition.is_plain:
+    if not knows_peak(config, partition):
         return  # no closed form of all that passes
     for rank, report in enumerate(outcome.reports):
         expected = expected_peak(config, partition, rank, report.skipped)
@@ -170,6 +172,17 @@ def _reference_faults(config: RunConfig, partition: Partition, outcome: Outcome)
                 yield (
                     f"iteration {iteration}, rank {rank}: {crossed.num_bytes} bytes of the reference came "
                     f"over the link, expected {expected}"
+                )
+
+
+def _link_faults(config: RunConfig, partition: Partition, outcome: Outcome) -> Iterator[str]:
+    for rank, report in enumerate(outcome.reports):
+        for iteration, copied in enumerate(report.link, start=1):
+            expected = expected_link(config, partition, rank, skipped=iteration in report.skipped)
+            if copied != expected:
+                yield (
+                    f"iteration {iteration}, rank {rank}: copied {copied.to_host}/{copied.to_device} bytes "
+                    f"over the link, expected {expected.to_host}/{expected.to_device} (to host/to device)"
                 )
 
 

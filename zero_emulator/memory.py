@@ -9,6 +9,7 @@ import numpy as np
 
 from collectives.communicator import Communicator
 from zero_emulator.layout import Array
+from zero_emulator.offload import Copier
 from zero_emulator.strategies import Strategy
 
 UNDECLARED = "undeclared"
@@ -19,7 +20,8 @@ def alive_bytes(strategy: Strategy) -> dict[str, int]:
 
     Every array that can be reached from the strategy counts, once, with the whole memory that it keeps alive:
     a shard that is a view of the full weight does not pass for small, and a copy that hides in some attribute
-    does not pass at all. Left out are the version table, and what belongs to communicators.
+    does not pass at all. Left out are the version table, and what belongs to communicators
+    and to the copy thread.
     """
     kind_of = {
         id(_memory(array)): kind
@@ -42,7 +44,7 @@ def _reachable(strategy: Strategy) -> list[Array]:
         if isinstance(one, np.ndarray):
             arrays[id(_memory(one))] = _memory(one)
         elif id(one) not in seen and not isinstance(
-            one, (Communicator, type, ModuleType, FunctionType, BuiltinFunctionType)
+            one, (Communicator, Copier, type, ModuleType, FunctionType, BuiltinFunctionType)
         ):
             seen.add(id(one))
             todo += gc.get_referents(one)

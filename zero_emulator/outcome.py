@@ -10,6 +10,7 @@ from zero_emulator.experts import Routing
 from zero_emulator.layout import Array
 from zero_emulator.meter import Peak
 from zero_emulator.near_reference import Crossed
+from zero_emulator.theory import LinkBytes
 from zero_emulator.traffic import RunTraffic
 
 Routings = dict[tuple[int, int], Routing]
@@ -35,6 +36,8 @@ class RankReport:
     persistent: dict[str, int]  # bytes by kind
     peak: Peak
     gradient_bytes: int  # the most at once, of what has added up
+    link: list[LinkBytes]  # an iteration each
+    stalls: list[float]  # modelled seconds, of each copy over a link whose bandwidth is given
     contradictions: list[str]
     skipped: list[int]  # iterations whose update was voted down
     routings: dict[int, Routings]  # by iteration

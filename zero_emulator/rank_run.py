@@ -17,6 +17,7 @@ from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
 from zero_emulator.expected_memory import advise
 from zero_emulator.experts import CommunicatorPeers, part
+from zero_emulator.host import Host, on_host
 from zero_emulator.layer import Layer
 from zero_emulator.layout import Array
 from zero_emulator.losses import LOSSES
@@ -24,12 +25,22 @@ from zero_emulator.memory import alive_bytes
 from zero_emulator.meter import Meter
 from zero_emulator.near_reference import Crossed, NearReference
 from zero_emulator.neighbours import Neighbours
+from zero_emulator.offload import Copier, Link, Transfers
 from zero_emulator.outcome import RankReport, ReferenceUse, Routings
 from zero_emulator.partition import Partition
-from zero_emulator.strategies import STRATEGIES
+from zero_emulator.strategies import strategy_for
+from zero_emulator.theory import LinkBytes
 from zero_emulator.traffic import RunTraffic
 from zero_emulator.trainer import Trainer
 from zero_emulator.weight_files import Model
+
+
+def make_host(config: RunConfig, memory: Meter) -> Host | None:
+    """The host that a rank of this run keeps some of its state on; None where it keeps none."""
+    if not config.offload:
+        return None
+    transfers = Transfers(Link(config.link_bandwidth), Copier(config.time_limit))
+    return Host(on_host(config.offload), memory, transfers)
 
 
 class RankRun:
@@ -49,7 +60,7 @@ class RankRun:
         partition = config.partition(dataset, transport.world_size)
         self.ledger = Ledger()
         self.meter = Meter(config.device_memory, partial(advise, config, partition))
-        self.host = Meter(config.host_memory, place="host")
+        host_memory = Meter(config.host_memory, lambda: "take more --ranks, or offload less", place="host")
         self.comm = Communicator(
             MeteredTransport(transport, self.ledger),
             time_limit=config.time_limit,
@@ -57,7 +68,8 @@ class RankRun:
         )
         self.comm.axis = "data"
         axes = make_axes(self.comm, partition.grid)
-        self.strategy = STRATEGIES[config.strategy](
+        self.host = make_host(config, host_memory)
+        self.strategy = strategy_for(config.strategy, config.offload)(
             self.comm,
             partition,
             config.seed,
@@ -66,6 +78,7 @@ class RankRun:
             config.strategy_options(poison=poison),
             self.meter,
             axes,
+            self.host,
         )
         self.audit = DigestAudit(self.comm, partition, config.iterations, config.audit_every)
         share, neighbours = self.strategy.share, None
@@ -77,7 +90,7 @@ class RankRun:
                 config.reference,
                 frozen,
                 self.meter,
-                self.host,
+                host_memory,
                 bandwidth=config.link_bandwidth,
                 time_limit=config.time_limit,
             )
@@ -93,6 +106,7 @@ class RankRun:
         self.traffic = RunTraffic()
         self.entries: list[Entry] = []
         self.loss_shares: list[float] = []
+        self.link_bytes: list[LinkBytes] = []
         self.routings: dict[int, Routings] = {}
 
     def _layers(self, axes: Axes, partition: Partition) -> Sequence[Layer]:
@@ -122,6 +136,7 @@ class RankRun:
             if audit_gradients and gradients is None and self.strategy.updates == 1:
                 gradients = [found / loss_scale for found in gather_gradients(self.strategy, iteration)]
             self._count(self.ledger.drain())
+            self.link_bytes.append(self._copied())
             on_iteration(iteration)
         return gradients
 
@@ -138,6 +153,8 @@ class RankRun:
             persistent=persistent,
             peak=peak,
             gradient_bytes=gradient_bytes,
+            link=self.link_bytes,
+            stalls=self._stalls(),
             contradictions=self.audit.contradictions,
             skipped=self.strategy.skipped,
             routings=self.routings,
@@ -154,6 +171,23 @@ class RankRun:
         """End the threads that it has."""
         if self.near is not None:
             self.near.close()
+        if self.host is not None:
+            self.host.transfers.copier.close()
+
+    def _copied(self) -> LinkBytes:
+        """What went over the link since the last call."""
+        if self.host is None:
+            return LinkBytes(0, 0)
+        link = self.host.transfers.link
+        before_host, before_device = (sum(way) for way in zip(LinkBytes(0, 0), *self.link_bytes, strict=True))
+        return LinkBytes(link.to_host_bytes - before_host, link.to_device_bytes - before_device)
+
+    def _stalls(self) -> list[float]:
+        """The modelled stall of every copy of the run."""
+        if self.host is None:
+            return []
+        copies = self.host.transfers.link.log
+        return [copy.modelled_stall for copy in copies if copy.modelled_stall is not None]
 
     def _count(self, entries: Sequence[Entry]) -> None:
         self.traffic.add(entries)

@@ -8,13 +8,14 @@ from typing import Any
 from zero_emulator.audit import all_alike
 from zero_emulator.config import RunConfig
 from zero_emulator.documents import Json
-from zero_emulator.expected_memory import expected_gradients, expected_peak
+from zero_emulator.expected_link import expected_link
+from zero_emulator.expected_memory import expected_gradients, expected_peak, knows_peak
 from zero_emulator.expected_reference import expected_crossing, expected_residency
 from zero_emulator.expected_traffic import expected_traffic, fetched_matrices
 from zero_emulator.experts import Routing
 from zero_emulator.judge import faults
 from zero_emulator.layout import FlatLayout
-from zero_emulator.outcome import Outcome
+from zero_emulator.outcome import Outcome, RankReport
 from zero_emulator.partition import Partition, Share
 from zero_emulator.precision import ITEMSIZE
 from zero_emulator.theory import multiple, num_fetches
@@ -55,6 +56,7 @@ def run_record(
             for rank, report in enumerate(outcome.reports)
         ],
         "reference": _reference(config, partition, outcome),
+        "link": [_link(rank, config, partition, report) for rank, report in enumerate(outcome.reports)],
         "totals": [
             {kind: report.traffic.sent[kind] for kind in ("training", "control", "audit")}
             for report in outcome.reports
@@ -96,7 +98,7 @@ def _tensors(layout: FlatLayout) -> list[Json]:
 
 def _peak(rank: int, config: RunConfig, partition: Partition, outcome: Outcome) -> Json:
     report, expected = outcome.reports[rank], None
-    if partition.is_plain:
+    if knows_peak(config, partition):
         expected = expected_peak(config, partition, rank, report.skipped).total
     return {
         "total": report.peak.total,
@@ -125,6 +127,17 @@ def _reference(config: RunConfig, partition: Partition, outcome: Outcome) -> lis
             }
         )
     return found
+
+
+def _link(rank: int, config: RunConfig, partition: Partition, report: RankReport) -> Json:
+    """What the last iteration copied between host and device, and the modelled stalls of the run."""
+    skipped = config.iterations in report.skipped
+    return {
+        **report.link[-1]._asdict(),
+        "expected": expected_link(config, partition, rank, skipped=skipped)._asdict(),
+        "copies": len(report.stalls),
+        "modelled_stall": sum(report.stalls),
+    }
 
 
 def _gathers_a_layer(config: RunConfig, partition: Partition, outcome: Outcome) -> float:

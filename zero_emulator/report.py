@@ -33,6 +33,7 @@ def describe_run(record: Json) -> str:
         f"{span([rank['control'] for rank in record['totals']])} control and "
         f"{span([rank['audit'] for rank in record['totals']])} audit bytes a rank",
         f"  persistent          {_persistent_per_param(record):.4g} bytes a parameter",
+        *_over_the_link(record),
         f"  peak                {_peak_per_param(record):.4g} bytes a parameter: {_peak(record)}",
         f"  parameters          {_identical(record)}",
         *_skipped(record),
@@ -188,7 +189,31 @@ def _comparison_table(document: Json) -> str:
 def _persistent_per_param(record: Json) -> float:
     """Bytes that are kept between iterations, of a parameter of the rank's own: on the rank of most."""
     ranks = zip(record["persistent"], record["rank_params"], strict=True)
-    return max(float(sum(kept.values())) / float(own) for kept, own in ranks)
+    return max(float(_on_device(kept)) / float(own) for kept, own in ranks)
+
+
+def _on_device(kept: Json) -> int:
+    return sum(int(num_bytes) for kind, num_bytes in kept.items() if not kind.startswith("host "))
+
+
+def _over_the_link(record: Json) -> list[str]:
+    """What is on the host, and what goes there and back; nothing where nothing is kept there."""
+    if not record["config"]["offload"]:
+        return []
+    kept = zip(record["persistent"], record["rank_params"], strict=True)
+    on_host = max((sum(of.values()) - _on_device(of)) / own for of, own in kept)
+    to_host, to_device = ([rank[way] for rank in record["link"]] for way in ("to_host", "to_device"))
+    lines = [
+        f"  on the host         {on_host:.4g} bytes a parameter",
+        f"  over the link       {span(to_host)} bytes to the host, {span(to_device)} to the device "
+        "an iteration",
+    ]
+    if record["config"]["link_bandwidth"] is not None:
+        most = max(record["link"], key=lambda rank: float(rank["modelled_stall"]))
+        copies = counted(most["copies"], "copy", "copies")
+        stall = f"{most['modelled_stall']:.3g} s of {copies} (modelled, not measured)"
+        lines.append(f"  modelled stall      {stall}")
+    return lines
 
 
 def _peak_per_param(record: Json) -> float:

@@ -12,6 +12,7 @@ from collectives.transports import TRANSPORTS
 from zero_emulator.config import UNIFORM, RunConfig
 from zero_emulator.cuts import CUTS
 from zero_emulator.frozen_reference import PLACES, FrozenReference
+from zero_emulator.host import OFFLOADS
 from zero_emulator.losses import LOSSES
 from zero_emulator.optimizers import OPTIMIZERS
 from zero_emulator.options import parsed
@@ -87,6 +88,8 @@ OPTIONS = (
                  "word counts.  [default: ring]"),
     click.option("--device-memory", callback=parsed(parse_bytes),
                  help="Of one rank, 64MiB or 80GB: what does not fit ends the run."),
+    click.option("--offload", multiple=True, type=click.Choice(list(OFFLOADS)),
+                 help="Keep it on the host, and bring it over a link when needed."),
     click.option("--reference", type=PATH, help="Frozen model, .npz of train --save, for --kl."),
     click.option("--kl", type=float, help="Add so many times the mean KL divergence from the reference."),
     click.option("--reference-on", type=click.Choice(PLACES), default=FrozenReference.on,

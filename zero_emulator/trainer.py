@@ -211,7 +211,8 @@ class Trainer:
         """Say what the rank is doing: in which phase, on which of its layers."""
         number = None if layer is None else self.share.held[layer].layer
         self.comm.label = Label("training", self.iteration, phase, number)
-        self.strategy.meter.at = Moment(self.iteration, phase, number)
+        for meter in self.strategy.meters:
+            meter.at = Moment(self.iteration, phase, number)
 
     def _label_message(self, message: Send | Receive) -> None:
         self._label("forward" if message.what == "activation" else "backward", None)

@@ -316,8 +316,8 @@ REFUSED = {
     "--reference other.npz --kl 0.1": "other.npz: a model of 5 inputs, the data set has 64",
     "--reference w.npz --kl 0.1 --record w.npz": "--reference and --record are both w.npz: name two files",
     "--reference w.npz --kl 0.1 --reference-on moon": "'moon' is not one of",
-    "--link-bandwidth 1GB": "--link-bandwidth 1e+09: nothing is on the host: put a --reference there",
-    "--host-memory 1GB": "--host-memory 1e+09: nothing is on the host: put a --reference there",
+    "--link-bandwidth 1GB": "--link-bandwidth 1e+09: nothing is on the host: give --offload, or",
+    "--host-memory 1GB": "--host-memory 1e+09: nothing is on the host: give --offload, or",
     "--reference w.npz --kl 0.1 --link-bandwidth fast": "'fast' is no size",
 }
 

@@ -20,8 +20,8 @@ from zero_emulator.offload import Slot, SlotError, Slots
 from zero_emulator.outcome import Outcome
 from zero_emulator.reference import serial_weights
 from zero_emulator.run import run
-from zero_emulator.strategies import pipeline_zero2
-from zero_emulator.strategies.pipeline_zero2 import PipelineZero2, plan_runs
+from zero_emulator.strategies.pipeline_zero2 import PipelineZero2
+from zero_emulator.strategies.run_gradients import chunk_runs
 
 WIDTHS = (4, 3, 5, 2, 4, 3, 5, 3, 2, 4, 3)
 """Of twelve layers in all."""
@@ -34,7 +34,7 @@ SHAPES = {
 
 
 def config_of(**chosen: Any) -> RunConfig:
-    given = {"micro_batches": 8, "batch_size": 33, "iterations": 2, "optimizer": "sgd", "dtype": "float64"}
+    given = {"micro_batches": 8, "batch_size": 17, "iterations": 2, "optimizer": "sgd", "dtype": "float64"}
     return RunConfig(**{"strategy": "pipeline_zero2", **given, **chosen})
 
 
@@ -61,8 +61,8 @@ def test_bytes_are_exact_and_parameters_those_of_serial_training(
 
 
 def test_parameters_are_those_of_full_gradients(toy: Dataset) -> None:
-    config = config_of(**SHAPES["interleaved"])
-    outcome, full = (trained(replace(config, strategy=name), toy) for name in ("pipeline_zero2", "zero1"))
+    config = config_of(**SHAPES["interleaved"], batch_size=8)
+    outcome, full = (trained(replace(config, strategy=name), toy, 2) for name in ("pipeline_zero2", "zero1"))
     assert largest_difference(outcome.weights, full.weights) < 1e-12
 
 
@@ -158,10 +158,10 @@ def test_an_accumulator_written_before_its_rings_are_done_is_refused(
 
 def test_a_run_that_replaces_what_the_runs_before_it_added_is_refuted(toy: Dataset, monkeypatch: Any) -> None:
     def never_adding(share: Any) -> Any:
-        return {key: one._replace(is_first=True) for key, one in plan_runs(share).items()}
+        return (one._replace(is_first=True) for one in chunk_runs(share))
 
     config = config_of(**SMALL)
-    monkeypatch.setattr(pipeline_zero2, "plan_runs", never_adding)
+    monkeypatch.setattr(PipelineZero2, "plan_runs", staticmethod(never_adding))
     assert largest_difference(trained(config, toy, 2).weights, serial_weights(config, toy, 2)) > 1e-6
 
 

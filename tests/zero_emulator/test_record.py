@@ -45,10 +45,10 @@ def test_a_record_has_the_fields_that_others_read(job: Any) -> None:
     assert list(record) == [
         "schema", "config", "environment", "num_params", "world_size", "layers", "grid", "rank_params",
         "block_sizes", "iterations", "gradient_audit", "gathers_a_layer", "persistent", "peak",
-        "gradient_bytes", "reference", "totals", "test_accuracy", "seconds", "faults", "verdict",
+        "gradient_bytes", "reference", "link", "totals", "test_accuracy", "seconds", "faults", "verdict",
     ]  # fmt: skip
     assert record["schema"] == "zero-emulator/run/4"
-    assert RunConfig(**record["config"] | {"hidden": (4, 3), "algorithm": ()}) == RunConfig(
+    assert RunConfig(**record["config"] | {"hidden": (4, 3), "algorithm": (), "offload": ()}) == RunConfig(
         strategy="zero3", hidden=(4, 3), iterations=2, batch_size=11, lr=0.02, dtype="float64"
     )
     assert {"python", "transport", "numpy", "mpi4py", "mpi_library", "data", "hosts"} <= set(

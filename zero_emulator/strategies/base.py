@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -14,15 +15,18 @@ from zero_emulator.axes import Axes, make_axes
 from zero_emulator.buffers import Buffers
 from zero_emulator.clipping import clip_scale
 from zero_emulator.dtypes import dtype_of
+from zero_emulator.host import Host
 from zero_emulator.layer_params import SHARDED_FROM, LayerParams
 from zero_emulator.layout import Array
 from zero_emulator.loss_scale import LossScale
 from zero_emulator.meter import Meter
 from zero_emulator.model import initial_parameters
+from zero_emulator.offload import Slots
 from zero_emulator.optimizers import Optimizer
 from zero_emulator.partition import Partition
 from zero_emulator.precision import Precision
 from zero_emulator.strategies.agreement import all_finite, global_square_sum
+from zero_emulator.strategies.host_update import WeightsBack, gradients_for
 from zero_emulator.strategies.options import DEFAULTS, StrategyOptions
 from zero_emulator.strategies.versions import Versions, check_versions
 from zero_emulator.update_parts import Groups, block_parts, whole_parts
@@ -61,8 +65,10 @@ class Strategy(ABC):
         options: StrategyOptions = DEFAULTS,
         meter: Meter | None = None,
         axes: Axes | None = None,
+        host: Host | None = None,
     ) -> None:
-        self.meter = meter or Meter()
+        self.meter, self.host = meter or Meter(), host
+        self.meters = (self.meter,) if host is None else (self.meter, host.meter)
         self.comm, self.precision, self.options = comm, precision, options
         self.share = partition.share(comm.rank)
         axes = axes or make_axes(comm, partition.grid)
@@ -80,7 +86,7 @@ class Strategy(ABC):
             parts = block_parts(rules, held.sizes, among, moment) if sharded else whole_parts(rules, moment)
             params = initial[held.layer][held.place]
             self.layers.append(
-                LayerParams(params, held.sizes, sharers.rank, self.stage, precision, parts, self.meter)
+                LayerParams(params, held.sizes, sharers.rank, self.stage, precision, parts, self.meter, host)
             )
         self.buffers = Buffers(self.meter, poison=options.poison)
         self.opened: Array | None = None  # the view of the layer between its hooks
@@ -89,6 +95,7 @@ class Strategy(ABC):
         self.updates = 0  # done so far: the version that every view must have
         self.versions = Versions([group.sharers for group in self.groups])
         self.works: list[Work] = []
+        self.slots = Slots(partial(self.meter.empty, "accumulator"))  # what gradients pass through
         self.loss_scale = LossScale() if precision.scales_loss else None
 
     # The hooks.
@@ -108,6 +115,9 @@ class Strategy(ABC):
     @abstractmethod
     def after_backward(self, layer: int, micro_batch: int) -> None:
         """It has been used, and the full gradient of this micro-batch is written."""
+
+    def settle(self) -> None:
+        """Finish what reduces gradients in flight, and have what is kept of them complete."""
 
     @abstractmethod
     def finish_iteration(self, iteration: int) -> None:
@@ -227,9 +237,22 @@ class Strategy(ABC):
                 squares = global_square_sum(self.comm, self.counted)
             scale *= clip_scale(squares * scale**2, self.options.max_norm)
         self.updates += 1
-        for layer, params in enumerate(self.layers):
+        self.update_layers(scale)
+
+    def update_layers(self, scale: float) -> None:
+        """Update each layer where its moments are."""
+        if self.host is None:
+            for layer, params in enumerate(self.layers):
+                with self.labelled(layer):
+                    params.update(self.updates, scale)
+            return
+        back = WeightsBack(self.host)
+        for layer, gradient in gradients_for(self.host, self.layers, self.slots):
             with self.labelled(layer):
-                params.update(self.updates, scale)
+                self.layers[layer].update(self.updates, scale, gradient)
+            back.send(layer, self.layers[layer])
+            del gradient  # or it would outlive its slot
+        back.finish()
 
     @property
     def counted(self) -> list[LayerParams]:

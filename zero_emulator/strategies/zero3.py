@@ -13,6 +13,7 @@ from zero_emulator.dtypes import dtype_of
 from zero_emulator.layout import Array
 from zero_emulator.partition import Share
 from zero_emulator.pipeline import Backward, Forward
+from zero_emulator.strategies.base import Strategy
 from zero_emulator.strategies.zero2 import Zero2
 from zero_emulator.theory import KeepViews
 
@@ -60,15 +61,9 @@ def _visits(share: Share, keep_views: KeepViews) -> Iterator[Visit]:
                     gather += 1
 
 
-class Zero3(Zero2):
-    """Gather a layer before its forward and again before its backward; gradients go as in ZeRO-2.
+class GatheredViews(Strategy):
+    """Gather a layer before its forward and again before its backward. For a strategy to stand on."""
 
-    A rank sends f(N) 3 M Ψ; f(N) 2 M Ψ if views are kept, which then are all alive at once.
-    Source: S. Rajbhandari et al., ZeRO, SC 2020.
-    """
-
-    name = "zero3"
-    stage = 3
     gathers_views = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -96,7 +91,7 @@ class Zero3(Zero2):
     def after_backward(self, layer: int, micro_batch: int) -> None:
         self.close(layer)
         self.reshard()
-        super().after_backward(layer, micro_batch)
+        super().after_backward(layer, micro_batch)  # type: ignore[safe-super] # not abstract below it
 
     def finish_iteration(self, iteration: int) -> None:
         self.settle()
@@ -147,3 +142,14 @@ class Zero3(Zero2):
         gathered.work.wait()
         self.check_version(layer, gathered.versions)
         return gathered.view.astype(dtype_of(self.precision.compute))
+
+
+class Zero3(GatheredViews, Zero2):
+    """Gather a layer before its forward and again before its backward; gradients go as in ZeRO-2.
+
+    A rank sends f(N) 3 M Ψ; f(N) 2 M Ψ if views are kept, which then are all alive at once.
+    Source: S. Rajbhandari et al., ZeRO, SC 2020.
+    """
+
+    name = "zero3"
+    stage = 3

@@ -12,6 +12,7 @@ from zero_emulator.theory.due import Due, overhead, sharers_overhead, world_over
 from zero_emulator.theory.frozen import Frozen
 from zero_emulator.theory.growths import Passing, Samples, UpdateStep
 from zero_emulator.theory.kept import persistent_bytes
+from zero_emulator.theory.link import LinkBytes, link_bytes
 from zero_emulator.theory.muon import muon_fetches, num_fetches
 from zero_emulator.theory.overhead import CHECK_BYTES, DIGEST_BYTES, HEADER_BYTES, VERSION_BYTES, call_checks
 from zero_emulator.theory.peak import highest_peak
@@ -52,6 +53,7 @@ __all__ = [
     "Flow",
     "Frozen",
     "KeepViews",
+    "LinkBytes",
     "Moments",
     "Passing",
     "Samples",
@@ -66,6 +68,7 @@ __all__ = [
     "highest_peak",
     "is_sharded",
     "iteration_traffic",
+    "link_bytes",
     "most_accumulated",
     "multiple",
     "muon_fetches",
