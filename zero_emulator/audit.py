@@ -4,7 +4,7 @@ After an all-gather the ranks are equal even if one owner skipped its update. So
 that the next iteration really used, and compare holds the strategies against each other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 
 import numpy as np
@@ -87,14 +87,19 @@ def gather_gradients(strategy: Strategy, iteration: int) -> list[Array]:
     return gradients
 
 
-def all_alike(partition: Partition, digests: Sequence[str]) -> bool:
-    """Whether all ranks that compute with the same weights have the same digests of them."""
+def digest_faults(partition: Partition, digests: Sequence[str]) -> Iterator[str]:
+    """Ranks that compute with the same weights and have other digests of them than the first that does."""
     length = 2 * DIGEST_BYTES  # in hexadecimal digits
     seen: dict[tuple[int, Ranks], str] = {}
     for rank, digest in enumerate(digests):
-        for number, held in enumerate(partition.share(rank).classes):
+        classes = partition.share(rank).classes
+        for number, held in enumerate(classes):
             copies = partition.grid.copies(rank, expert=held[0].expert)
             own = digest[number * length : (number + 1) * length]
-            if seen.setdefault((number, copies), own) != own:
-                return False
-    return True
+            first = seen.setdefault((number, copies), own)
+            if first != own:
+                kind = " of experts" if held[0].expert else " of dense layers"
+                yield (
+                    f"ranks {copies[0]} and {rank} hold different parameters"
+                    f"{kind if len(classes) > 1 else ''}: digests {first} and {own}"
+                )

@@ -75,7 +75,7 @@ class Comparison:
     def _apart(self, first: str, other: str) -> list[str]:
         """From where on two strategies' digests differ, if they do."""
         expected, digests = self.outcomes[first].digests, self.outcomes[other].digests
-        apart = [iteration for iteration in expected if digests[iteration][0] != expected[iteration][0]]
+        apart = [iteration for iteration in expected if digests[iteration] != expected[iteration]]
         return [f"{other} differs from {first} from iteration {apart[0]} on"] if apart else []
 
 

@@ -7,7 +7,7 @@ from typing import get_args
 import numpy as np
 
 from collectives.ledger import Kind
-from zero_emulator.audit import all_alike
+from zero_emulator.audit import digest_faults
 from zero_emulator.config import RunConfig
 from zero_emulator.expected_link import expected_link
 from zero_emulator.expected_memory import expected_gradients, expected_peak, expected_persistent, knows_peak
@@ -18,6 +18,7 @@ from zero_emulator.expected_traffic import (
     expected_traffic,
     first_update,
 )
+from zero_emulator.experts import alike
 from zero_emulator.outcome import Outcome
 from zero_emulator.partition import Partition
 from zero_emulator.theory import NOTHING, Flow
@@ -117,11 +118,10 @@ def _routing_faults(partition: Partition, outcome: Outcome) -> Iterator[str]:
     for rank, report in enumerate(outcome.reports):
         first = partition.grid.copies(rank, expert=False)[0]
         for iteration, routings in report.routings.items():
-            for (layer, micro_batch), routing in routings.items():
-                other = outcome.reports[first].routings[iteration][layer, micro_batch]
-                if not (
-                    np.array_equal(routing.counts, other.counts) and np.array_equal(routing.kept, other.kept)
-                ):
+            others = outcome.reports[first].routings[iteration]
+            for layer, micro_batch in sorted(routings.keys() | others.keys()):
+                pair = routings.get((layer, micro_batch)), others.get((layer, micro_batch))
+                if not alike(*pair):
                     yield (
                         f"iteration {iteration}, micro-batch {micro_batch}: ranks {first} and {rank} do not "
                         f"route the samples of layer {layer} alike"
@@ -130,8 +130,8 @@ def _routing_faults(partition: Partition, outcome: Outcome) -> Iterator[str]:
 
 def _digest_faults(partition: Partition, outcome: Outcome) -> Iterator[str]:
     for iteration, digests in outcome.digests.items():
-        if not all_alike(partition, digests):
-            yield f"iteration {iteration}: the ranks hold different parameters, digests {', '.join(digests)}"
+        for fault in digest_faults(partition, digests):
+            yield f"iteration {iteration}: {fault}"
 
 
 def _persistent_faults(config: RunConfig, partition: Partition, outcome: Outcome) -> Iterator[str]:

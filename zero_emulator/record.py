@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
-from zero_emulator.audit import all_alike
+from zero_emulator.audit import digest_faults
 from zero_emulator.config import RunConfig
 from zero_emulator.documents import Json
 from zero_emulator.expected_link import expected_link
@@ -169,7 +169,7 @@ def _iteration(config: RunConfig, partition: Partition, outcome: Outcome, iterat
         "experts": _experts(outcome, iteration),
         "multiple": [min(sharing), max(sharing)] if sharing else None,
         "digests": digests,
-        "identical": None if digests is None else all_alike(partition, digests),
+        "identical": None if digests is None else not any(digest_faults(partition, digests)),
     }
 
 

@@ -63,6 +63,7 @@ EXACT = {
     "fewer rows than ranks": Row(
         4, SHARDED, {"expert": 2, "batch_size": 2, "top_k": 2, "micro_batches": 2, "iterations": 1}
     ),
+    "experts that nobody chooses": Row(4, ("zero2",), {"expert": 4, "seed": 0, "optimizer": "muon"}),
     "shards of 1": Row(4, ("zero1", "zero3"), {"expert": 2, "shard_size": 1, "clip": 0.05, "capacity": 0.7}),
     "whole layers to ranks": Row(
         4, SHARDED, {"expert": 2, "cut": "layers", "optimizer": "muon", "clip": 0.05, "micro_batches": 2}
@@ -82,7 +83,8 @@ def cases(rows: dict[str, Row]) -> Any:
 
 @pytest.fixture
 def settings(settings: dict[str, Any]) -> dict[str, Any]:
-    return settings | {"hidden": (4,), "experts": 4, "expert_hidden": 3, "balance": 0.1}
+    """With this seed every expert is chosen."""
+    return settings | {"hidden": (4,), "experts": 4, "expert_hidden": 3, "balance": 0.1, "seed": 24}
 
 
 def trained(train: Any, data: Dataset, row: Row, **more: Any) -> list[Outcome]:

@@ -8,7 +8,7 @@ from zero_emulator.experts.build import ExpertSettings, build_expert_mlp, part
 from zero_emulator.experts.experts import Experts
 from zero_emulator.experts.peers import ALONE, CommunicatorPeers, Peers
 from zero_emulator.experts.router import Router, RouterSaved
-from zero_emulator.experts.routing import Routing
+from zero_emulator.experts.routing import Routing, alike
 from zero_emulator.experts.travel import NUM_EXCHANGES, exchanged_rows, travel_table
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "Router",
     "RouterSaved",
     "Routing",
+    "alike",
     "build_expert_mlp",
     "exchanged_rows",
     "part",

@@ -28,6 +28,13 @@ class Routing:
         return np.asarray(by_expert / max(1, by_expert.sum()))
 
 
+def alike(one: Routing | None, other: Routing | None) -> bool:
+    """Whether both have the same in mind; None is somebody who has nothing in mind."""
+    if one is None or other is None:
+        return one is other
+    return np.array_equal(one.counts, other.counts) and np.array_equal(one.kept, other.kept)
+
+
 def route(counts: Array, top_k: int, capacity: float | None) -> Routing:
     """What every expert keeps of what chose it: so many samples at most, the first in the global order.
 
