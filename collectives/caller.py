@@ -97,8 +97,8 @@ class Caller:
         """The call, in flight. ValueError or ScheduleError if it cannot be made: the other ranks are told."""
         try:
             prepared, scratch = self._settle(request, take_tags)
-        except TransportError:
-            raise  # they cannot be told
+        except (TransportError, MemoryError):
+            raise  # they cannot be told; or this rank ends, and they hear of that
         except Exception as error:
             self._tell(request.collective, error)
             raise

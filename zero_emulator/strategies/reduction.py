@@ -29,9 +29,8 @@ class Reduction:
             (f"the sum of {self.name}", self.finish),
         )
 
-    def poll(self) -> bool:
-        """Move it along; whether that is no longer needed."""
-        return self.work.poll()
+    def go_on(self) -> None:
+        """Begin what comes after the ring, if that is over."""
 
     def finish_ring(self) -> None:
         self.work.wait()
@@ -60,10 +59,12 @@ class ReductionToHost(Reduction):
     ) -> None:
         super().__init__(name, work, wire, params, replace=replace)
         self.host = host
-        self._copy: tuple[Transfer, Array] | None = None
+        self._arrived: Array | None = host.meter.empty("buffer", self.block.size, self.block.dtype)
+        self._copy: Transfer | None = None
 
-    def poll(self) -> bool:
-        return self.wire is None or (self.work.poll() and self._start_copy())
+    def go_on(self) -> None:
+        if self.work.done:
+            self._start_copy()
 
     def finish_ring(self) -> None:
         self.work.wait()
@@ -71,18 +72,16 @@ class ReductionToHost(Reduction):
 
     def finish(self) -> None:
         assert self._copy is not None, "the ring is over"
-        transfer, arrived = self._copy
-        transfer.wait()
-        self.add(arrived)
-        self._copy = self.wire = None
+        assert self._arrived is not None, "a reduction is finished once"
+        self._copy.wait()
+        self.add(self._arrived)
+        self._copy = self._arrived = self.wire = None
 
-    def _start_copy(self) -> bool:
-        """Start to copy the block to the host, unless that has been done: it is under way."""
-        if self._copy is None:
-            arrived = self.host.meter.empty("buffer", self.block.size, self.block.dtype)
+    def _start_copy(self) -> None:
+        """Start to copy the block to the host, unless that has been done."""
+        if self._copy is None and self._arrived is not None:
             name = f"the gradient of {self.name}"
-            self._copy = self.host.transfers.to_host(name, self.block, arrived), arrived
-        return True
+            self._copy = self.host.transfers.to_host(name, self.block, self._arrived)
 
 
 def reduction_to(host: Host | None) -> Callable[..., Reduction]:

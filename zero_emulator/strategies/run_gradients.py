@@ -89,11 +89,11 @@ class RunGradients(Strategy):
 
     def after_forward(self, layer: int, micro_batch: int) -> None:
         super().after_forward(layer, micro_batch)
-        self.poll()
+        self.nudge()
 
     def after_backward(self, layer: int, micro_batch: int) -> None:
         self.close(layer)
-        self.poll()
+        self.nudge()
         run, gradient = self.runs[layer, micro_batch], self.take_gradient()
         if not self.writes_to_accumulator(layer, micro_batch):
             add_into(self.accumulated(layer), gradient, replace=micro_batch == run.micro_batches[0])
@@ -137,6 +137,12 @@ class RunGradients(Strategy):
             self.slot.used_by(user, finish)
         self.slot.used_by(f"layer {number}", partial(self.buffers.give_back, wire))
 
-    def poll(self) -> None:
-        """Move the reductions along: nobody else does while this rank computes."""
-        self.reducing = [one for one in self.reducing if not one.poll()]
+    def nudge(self) -> None:
+        """Move the reductions along: nobody else does while this rank computes.
+
+        None is finished here, or when its memory is freed would depend on how quick the others are.
+        """
+        self.comm.nudge()
+        self.reducing = [one for one in self.reducing if one.wire is not None]
+        for one in self.reducing:
+            one.go_on()
