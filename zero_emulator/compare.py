@@ -11,10 +11,9 @@ from zero_emulator.data import Dataset
 from zero_emulator.differences import distance, largest_difference, relative_difference
 from zero_emulator.expected_memory import too_large
 from zero_emulator.expected_traffic import first_update, training_uses
-from zero_emulator.layout import Array
 from zero_emulator.model import initial_parameters
 from zero_emulator.outcome import Outcome
-from zero_emulator.reference import first_gradients, serial_weights
+from zero_emulator.reference import SerialRun, first_gradients, serial_run
 from zero_emulator.strategies import STRATEGIES
 from zero_emulator.weight_files import Model
 
@@ -35,13 +34,15 @@ here, so a wrong factor cannot hide."""
 class Comparison:
     """Every strategy's run, and how far it is from serial training, the most on any rank.
 
-    ``differences`` are of parameters, ``drifts`` of all of them beside the way that serial training has gone,
-    ``gradient_errors`` of the first update's gradient, relative.
+    ``differences`` are of parameters, ``loss_differences`` of the loss in any iteration, ``drifts`` of all
+    parameters beside the way that serial training has gone, ``gradient_errors`` of the first update's
+    gradient, relative.
     ``too_large`` were not run: the peaks of strategies that do not fit the device, by their closed forms.
     """
 
     outcomes: dict[str, Outcome]
     differences: dict[str, float]
+    loss_differences: dict[str, float]
     drifts: dict[str, float]
     gradient_errors: dict[str, float]
     too_large: dict[str, int]
@@ -51,6 +52,11 @@ class Comparison:
         coarsest = config.policy.coarsest
         checks = (
             (self.differences, SERIAL_TOLERANCE.get(coarsest), "a parameter differs from serial training by"),
+            (
+                self.loss_differences,
+                SERIAL_TOLERANCE.get(coarsest),
+                "in some iteration the loss differs from serial training's by",
+            ),
             (
                 self.drifts,
                 DRIFT_TOLERANCE.get(coarsest),
@@ -130,30 +136,29 @@ def compare(
     own = _beside_serial(config, dataset, outcomes, frozen)
     found = transport.exchange(own, config.time_limit)
     worst = {name: np.max([one[name] for one in found], axis=0) for name in outcomes}  # NaN stays NaN
-    return Comparison(
-        outcomes,
-        {name: float(one[0]) for name, one in worst.items()},
-        {name: float(one[1]) for name, one in worst.items()},
-        {name: float(one[2]) for name, one in worst.items()},
-        large,
+    differences, loss_differences, drifts, gradient_errors = (
+        {name: float(one[place]) for name, one in worst.items()} for place in range(4)
     )
+    return Comparison(outcomes, differences, loss_differences, drifts, gradient_errors, large)
 
 
 def _beside_serial(
     config: RunConfig, dataset: Dataset, outcomes: Mapping[str, Outcome], frozen: Model | None
-) -> dict[str, tuple[float, float, float]]:
-    """By strategy, on this rank: the largest difference, the drift, and the error of the gradient."""
+) -> dict[str, tuple[float, float, float, float]]:
+    """By strategy, on this rank: how far parameters, losses, all of the weights and the gradient are off."""
     found = {}
-    serial: dict[tuple[int, ...], list[Array]] = {}
+    serial: dict[tuple[int, ...], SerialRun] = {}
     for name, outcome in outcomes.items():
         skipped, num_ranks = tuple(outcome.reports[0].skipped), len(outcome.reports)
         if skipped not in serial:
-            serial[skipped] = serial_weights(config, dataset, num_ranks, skipped, frozen)
-        weights = serial[skipped]
+            serial[skipped] = serial_run(config, dataset, num_ranks, skipped, frozen)
+        weights, losses = serial[skipped]
         start = initial_parameters(config.partition(dataset, num_ranks).layers, config.seed, np.float64)
         way = distance(weights, start) or 1.0
+        updated = [loss for at, loss in enumerate(outcome.losses, start=1) if at not in skipped]
         found[name] = (
             largest_difference(outcome.weights, weights),
+            float(np.max(np.abs(np.subtract(updated, losses)), initial=0.0)),
             distance(outcome.weights, weights) / way,
             _gradient_error(config, dataset, outcome, frozen),
         )

@@ -63,6 +63,7 @@ class Job:
             "runs": runs,
             "too_large": found.too_large,
             "differences_from_serial": _finite(found.differences),
+            "loss_differences": _finite(found.loss_differences),
             "gradient_errors": _finite(found.gradient_errors),
             "faults": apart,
             "verdicts": verdicts,

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,14 +17,21 @@ from zero_emulator.serial import batch_gradients, train_serially
 from zero_emulator.weight_files import Model
 
 
-def serial_weights(
+class SerialRun(NamedTuple):
+    """What one process makes of the training: its weights, and the loss of every iteration with an update."""
+
+    weights: list[Array]
+    losses: list[float]
+
+
+def serial_run(
     config: RunConfig,
     dataset: Dataset,
     world_size: int,
     skipped: Collection[int] = (),
     frozen: Model | None = None,
-) -> list[Array]:
-    """The parameters after the same training in one process, padded as on so many ranks.
+) -> SerialRun:
+    """The same training in one process, its parameters padded as on so many ranks.
 
     Without the iterations ``skipped``, whose updates were voted down. ``frozen`` is the reference, if any.
     """
@@ -31,7 +39,7 @@ def serial_weights(
     weights = initial_parameters(layers, config.seed, config.policy.compute)
     batches = enumerate(global_batches(config, dataset), start=1)
     with np.errstate(over="ignore", invalid="ignore"):
-        train_serially(
+        losses = train_serially(
             layers,
             weights,
             config.make_optimizer(),
@@ -41,7 +49,7 @@ def serial_weights(
             max_norm=config.clip,
             near=_near(config, frozen),
         )
-    return weights
+    return SerialRun(weights, losses)
 
 
 def first_gradients(

@@ -18,7 +18,7 @@ from zero_emulator.judge import faults
 from zero_emulator.layout import Array
 from zero_emulator.outcome import Outcome
 from zero_emulator.rank_run import RankRun
-from zero_emulator.reference import first_gradients, serial_weights
+from zero_emulator.reference import first_gradients, serial_run
 from zero_emulator.run import run
 from zero_emulator.strategies import Strategy
 from zero_emulator.strategies.ddp import DDP
@@ -66,7 +66,7 @@ def refuted(trained: Any, toy: Dataset) -> Callable[..., set[str]]:
             > GRADIENT_TOLERANCE["float64"]
         ):
             checks.add("gradient")
-        if largest_difference(outcome.weights, serial_weights(config, toy, 4)) > 1e-12:
+        if largest_difference(outcome.weights, serial_run(config, toy, 4).weights) > 1e-12:
             checks.add("serial")
         return checks
 
@@ -200,7 +200,7 @@ def test_an_expert_whose_owner_skips_an_update_and_denies_it_has_other_bits_than
     monkeypatch.setattr(Zero1, "update", skipping)
     outcomes = {"ddp": expected, "zero1": trained("zero1")}
     nothing = dict.fromkeys(outcomes, 0.0)
-    comparison = Comparison(outcomes, nothing, nothing, nothing, {})
+    comparison = Comparison(outcomes, nothing, nothing, nothing, nothing, {})
     assert comparison.faults(expected.config) == {
         "ddp": [],
         "zero1": ["zero1 differs from ddp from iteration 1 on"],

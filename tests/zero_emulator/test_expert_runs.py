@@ -24,7 +24,7 @@ from zero_emulator.losses import LOSSES
 from zero_emulator.model import initial_parameters
 from zero_emulator.outcome import Outcome
 from zero_emulator.record import run_record
-from zero_emulator.reference import first_gradients, serial_weights
+from zero_emulator.reference import first_gradients, serial_run
 from zero_emulator.report import describe_run
 from zero_emulator.run import run
 from zero_emulator.serial import train_serially
@@ -147,7 +147,7 @@ def test_narrow_dtypes_drift_with_experts_no_further_than_by_rounding(
 ) -> None:
     outcome, *_ = trained(train, toy, row, dtype=None)
     config = outcome.config
-    weights = serial_weights(config, toy, row.ranks, outcome.reports[0].skipped)
+    weights = serial_run(config, toy, row.ranks, outcome.reports[0].skipped).weights
     before = initial_parameters(config.partition(toy, row.ranks).layers, config.seed, np.float64)
     assert distance(outcome.weights, weights) / distance(weights, before) < DRIFT_TOLERANCE["bfloat16"]
 

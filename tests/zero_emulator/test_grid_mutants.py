@@ -15,7 +15,7 @@ from zero_emulator.judge import faults
 from zero_emulator.layout import Array
 from zero_emulator.neighbours import Neighbours
 from zero_emulator.pipeline import Send
-from zero_emulator.reference import serial_weights
+from zero_emulator.reference import serial_run
 from zero_emulator.strategies import Strategy, VersionError
 from zero_emulator.strategies.ddp import DDP
 from zero_emulator.trainer import Trainer
@@ -40,7 +40,7 @@ def refuted(train: Any, toy: Dataset) -> Callable[..., set[str]]:
         found = faults(outcome.config, outcome.config.partition(toy, 4), outcome)
         checks = {check for fault in found for word, check in WORDS.items() if word in fault}
         assert len(found) == sum(any(word in fault for word in WORDS) for fault in found)
-        serial = serial_weights(outcome.config, toy, 4)
+        serial = serial_run(outcome.config, toy, 4).weights
         return checks | ({"serial"} if largest_difference(outcome.weights, serial) > 1e-12 else set())
 
     return refuted

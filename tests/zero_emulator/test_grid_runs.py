@@ -21,7 +21,7 @@ from zero_emulator.model import initial_parameters
 from zero_emulator.outcome import Outcome
 from zero_emulator.pipeline import SCHEDULES
 from zero_emulator.rank_run import RankRun
-from zero_emulator.reference import serial_weights
+from zero_emulator.reference import serial_run
 from zero_emulator.serial import train_serially
 from zero_emulator.trainer import Trainer
 
@@ -154,7 +154,7 @@ def test_narrow_dtypes_drift_on_a_grid_no_further_than_by_rounding(
 ) -> None:
     outcome, *_ = trained(train, toy, row, dtype=None)
     config = outcome.config
-    weights = serial_weights(config, toy, row.ranks, outcome.reports[0].skipped)
+    weights = serial_run(config, toy, row.ranks, outcome.reports[0].skipped).weights
     start = initial_parameters(config.partition(toy, row.ranks).layers, config.seed, np.float64)
     assert distance(outcome.weights, weights) / distance(weights, start) < DRIFT_TOLERANCE["bfloat16"]
 

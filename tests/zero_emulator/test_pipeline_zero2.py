@@ -18,7 +18,7 @@ from zero_emulator.judge import faults
 from zero_emulator.meter import Meter
 from zero_emulator.offload import Slot, SlotError, Slots
 from zero_emulator.outcome import Outcome
-from zero_emulator.reference import serial_weights
+from zero_emulator.reference import serial_run
 from zero_emulator.run import run
 from zero_emulator.strategies.pipeline_zero2 import PipelineZero2
 from zero_emulator.strategies.run_gradients import chunk_runs
@@ -57,7 +57,7 @@ def test_bytes_are_exact_and_parameters_those_of_serial_training(
     config = config_of(**SHAPES[shape])
     outcome = trained(config, toy, ranks)
     assert found_faults(outcome, toy) == []
-    assert largest_difference(outcome.weights, serial_weights(config, toy, ranks)) < 1e-12
+    assert largest_difference(outcome.weights, serial_run(config, toy, ranks).weights) < 1e-12
 
 
 def test_parameters_are_those_of_full_gradients(toy: Dataset) -> None:
@@ -162,7 +162,7 @@ def test_a_run_that_replaces_what_the_runs_before_it_added_is_refuted(toy: Datas
 
     config = config_of(**SMALL)
     monkeypatch.setattr(PipelineZero2, "plan_runs", staticmethod(never_adding))
-    assert largest_difference(trained(config, toy, 2).weights, serial_weights(config, toy, 2)) > 1e-6
+    assert largest_difference(trained(config, toy, 2).weights, serial_run(config, toy, 2).weights) > 1e-6
 
 
 def test_a_third_accumulator_is_refuted_with_its_bytes(toy: Dataset, monkeypatch: Any) -> None:

@@ -216,8 +216,8 @@ def test_a_comparison_holds_all_runs_and_what_sets_them_apart(job: Any) -> None:
     code, document, events = job("compare", micro_batches=2)
     assert code == 0
     assert set(document) == {
-        "schema", "runs", "too_large", "differences_from_serial", "gradient_errors", "faults", "verdicts",
-        "agreement", "verdict",
+        "schema", "runs", "too_large", "differences_from_serial", "loss_differences",
+        "gradient_errors", "faults", "verdicts", "agreement", "verdict",
     }  # fmt: skip
     assert document["schema"] == "zero-emulator/compare/4"
     assert list(document["runs"]) == list(PLAIN)

@@ -12,7 +12,7 @@ from zero_emulator.data import Dataset
 from zero_emulator.differences import largest_difference
 from zero_emulator.losses import LOSSES
 from zero_emulator.model import initial_parameters
-from zero_emulator.reference import serial_weights
+from zero_emulator.reference import serial_run
 from zero_emulator.run import Outcome, run
 from zero_emulator.serial import loss_and_gradients, train_serially
 from zero_emulator.theory import PLAIN
@@ -96,7 +96,7 @@ def test_twelve_iterations_end_where_serial_training_ends(
 ) -> None:
     chosen = OPTIMIZERS[optimizer] | {"micro_batches": micro_batches, "hidden": (3,)}
     outcome = train(strategy, iterations=12, audit_every=12, **chosen)
-    assert largest_difference(outcome.weights, serial_weights(outcome.config, toy, 1)) < 1e-12
+    assert largest_difference(outcome.weights, serial_run(outcome.config, toy, 1).weights) < 1e-12
     assert outcome.losses[-1] < outcome.losses[0]
 
 
