@@ -34,6 +34,12 @@ def expected_persistent(config: RunConfig, partition: Partition, rank: int) -> d
     return {f"host {kind}" if kind in moved else kind: num_bytes for kind, num_bytes in kept.items()}
 
 
+def whole_gradients(config: RunConfig, partition: Partition, rank: int) -> int:
+    """Bytes of the gradients that a rank adds up, if it kept them whole."""
+    elements = sum(sum(held.sizes) for held in partition.share(rank).held)
+    return elements * ITEMSIZE[config.policy.summed_gradient]
+
+
 def expected_gradients(config: RunConfig, partition: Partition, rank: int) -> int:
     """The most bytes of gradients that have added up which a rank must hold at once.
 

@@ -9,7 +9,7 @@ from zero_emulator.audit import digest_faults
 from zero_emulator.config import RunConfig
 from zero_emulator.documents import Json
 from zero_emulator.expected_link import expected_link
-from zero_emulator.expected_memory import expected_gradients, expected_peak, knows_peak
+from zero_emulator.expected_memory import expected_gradients, expected_peak, knows_peak, whole_gradients
 from zero_emulator.expected_reference import expected_crossing, expected_residency
 from zero_emulator.expected_traffic import expected_traffic, fetched_matrices
 from zero_emulator.experts import Routing
@@ -52,6 +52,7 @@ def run_record(
             {
                 "counted": report.gradient_bytes,
                 "expected": expected_gradients(config, partition, rank),
+                "whole": whole_gradients(config, partition, rank),
             }
             for rank, report in enumerate(outcome.reports)
         ],

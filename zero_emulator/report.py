@@ -33,6 +33,7 @@ def describe_run(record: Json) -> str:
         f"{span([rank['control'] for rank in record['totals']])} control and "
         f"{span([rank['audit'] for rank in record['totals']])} audit bytes a rank",
         f"  persistent          {_persistent_per_param(record):.4g} bytes a parameter",
+        *_gradients(record),
         *_over_the_link(record),
         f"  peak                {_peak_per_param(record):.4g} bytes a parameter: {_peak(record)}",
         f"  parameters          {_identical(record)}",
@@ -194,6 +195,15 @@ def _persistent_per_param(record: Json) -> float:
 
 def _on_device(kept: Json) -> int:
     return sum(int(num_bytes) for kind, num_bytes in kept.items() if not kind.startswith("host "))
+
+
+def _gradients(record: Json) -> list[str]:
+    """The most that gradients take on the device, where they add up in accumulators for a while."""
+    config, ranks = record["config"], record["gradient_bytes"]
+    if not (CLAIMED[config["strategy"]].reduces_runs or "gradients" in config["offload"]):
+        return []
+    counted_bytes, whole = span([of["counted"] for of in ranks]), span([of["whole"] for of in ranks])
+    return [f"  gradients           {counted_bytes} bytes a rank at most; kept whole they would be {whole}"]
 
 
 def _over_the_link(record: Json) -> list[str]:
