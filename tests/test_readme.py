@@ -29,6 +29,7 @@ def shown(command: str) -> str:
         "collectives show ring all_gather --ranks 4",
         "zero-emulator ledger --params 8e9 --ranks 4",
         "zero-emulator rounding",
+        "zero-emulator show-pipeline --pipeline 2 --micro-batches 3",
     ],
 )
 def test_the_output_is_the_one_in_the_readme(command: str, monkeypatch, capsys) -> None:
@@ -67,6 +68,16 @@ def test_a_run_near_a_frozen_model_moves_the_bytes_in_the_readme(monkeypatch, ca
             for line in shown(command).splitlines()
             if line.strip() not in ("...", *map(str.strip, lines))
         ] == []
+
+
+@pytest.mark.parametrize("strategy", ["zero2", "pipeline_zero2"])
+def test_a_run_on_a_grid_has_the_lines_in_the_readme(strategy: str, monkeypatch, capsys) -> None:
+    (command,) = re.findall(rf"\$ (zero-emulator train --strategy {strategy} --ranks 8 .*)", README)
+    monkeypatch.setattr(sys, "argv", [*command.split(), "--transport", "threads"])
+    with pytest.raises(SystemExit):
+        zero_cli.main()
+    lines = capsys.readouterr().out.splitlines()  # the others depend on the machine's BLAS
+    assert [line for line in shown(command).splitlines() if line not in ("...", *lines)] == []
 
 
 def sample(name: str) -> str:
