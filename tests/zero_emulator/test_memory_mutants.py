@@ -103,8 +103,8 @@ def test_weights_without_a_master_are_held_too_little(found: Any, monkeypatch: A
     plan = LayerParams.__init__
 
     def without(self: LayerParams, *arguments: Any) -> None:
-        *others, precision, parts, meter = arguments
-        plan(self, *others, replace(precision, master=None), parts, meter)
+        *others, precision, parts, meter, host = arguments
+        plan(self, *others, replace(precision, master=None), parts, meter, host)
 
     monkeypatch.setattr(LayerParams, "__init__", without)
     monkeypatch.setattr(LayerParams, "update", only_counted)
