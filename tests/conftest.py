@@ -13,6 +13,7 @@ fails ends the job, because its peers would wait for it, or pair the next test w
 import gc
 import os
 import re
+import signal
 import sys
 import tracemalloc
 from collections.abc import Callable
@@ -37,6 +38,9 @@ from zero_emulator.strategies import STRATEGIES
 from zero_emulator.trainer import Trainer
 
 T = TypeVar("T")
+
+# A shell that starts us in the background has SIGINT ignored, and so would all that tests start and stop.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 WORLD_SIZES = (1, 2, 3, 4, 5, 7, 8)
 FEW_SIZES = (1, 2, 5)

@@ -73,7 +73,7 @@ def test_a_run_near_a_frozen_model_moves_the_bytes_in_the_readme(monkeypatch, ca
 @pytest.mark.parametrize("strategy", ["zero2", "pipeline_zero2"])
 def test_a_run_on_a_grid_has_the_lines_in_the_readme(strategy: str, monkeypatch, capsys) -> None:
     (command,) = re.findall(rf"\$ (zero-emulator train --strategy {strategy} --ranks 8 .*)", README)
-    monkeypatch.setattr(sys, "argv", [*command.split(), "--transport", "threads"])
+    monkeypatch.setattr(sys, "argv", [*command.split(), "--transport", "threads", "--iterations", "1"])
     with pytest.raises(SystemExit):
         zero_cli.main()
     lines = capsys.readouterr().out.splitlines()  # the others depend on the machine's BLAS
