@@ -5,7 +5,8 @@ while a view of it is still held somewhere. Counted is what a device would hold:
 states, and what passes through an iteration; and on a meter of its own what is kept on the host
 instead, to be brought in slot by slot. Not counted are the data set, which stays with the host but for
 the rows of a micro-batch; bookkeeping (versions, digests, the records of call checks); what audits
-gather between iterations; and NumPy's own temporaries of a piece, or of a few numbers a row.
+gather between iterations; and NumPy's own temporaries: of a piece, of one expert's rows, or of a few
+numbers a row.
 """
 
 import weakref

@@ -247,8 +247,9 @@ def _skipped(record: Json) -> list[str]:
 def _identical(record: Json) -> str:
     audited = [one for one in record["iterations"] if one["digests"] is not None]
     equal = sum(one["identical"] for one in audited)
+    who = "all copies of a layer" if _grid(record) else "all ranks"
     return (
-        f"identical on all ranks after {equal} of {len(audited)} audited iterations, "
+        f"identical on {who} after {equal} of {len(audited)} audited iterations, "
         f"last digest {audited[-1]['digests'][0]}"
     )
 

@@ -167,6 +167,7 @@ def test_what_cannot_be_explained_is_one_line_and_exit_2(
     [
         ({"pipeline": 2}, "--pipeline 2"),
         ({"shard_size": 1}, "--shard-size 1"),
+        ({"experts": 2}, "--experts 2"),
         ({"pipeline": 2, "shard_size": 1, "experts": 2}, "--pipeline 2, --experts 2, --shard-size 1"),
     ],
 )
