@@ -42,8 +42,10 @@ class Row(NamedTuple):
 
 # 11 rows, which divide by nothing, and 4 experts: 2 chunks are Linear, Router and Experts, Linear.
 EXACT = {
-    "every rank has all": Row(3, WHOLE, {"expert": 1, "top_k": 2, "micro_batches": 3, "optimizer": "muon"}),
-    "two split them": Row(4, (*WHOLE, *SHARDED), {"expert": 2, "capacity": 0.7, "clip": 0.05}),
+    "every rank has all": Row(3, WHOLE, {"expert": 1, "top_k": 2, "micro_batches": 3, "iterations": 1}),
+    "two split them": Row(
+        4, (*WHOLE, *SHARDED), {"expert": 2, "capacity": 0.7, "clip": 0.05, "iterations": 1}
+    ),
     "all split them": Row(
         4, SHARDED, {"expert": 4, "top_k": 2, "capacity": 1.0, "micro_batches": 3, "optimizer": "muon"}
     ),
@@ -73,10 +75,10 @@ EXACT = {
     "fewer rows than ranks": Row(
         4, SHARDED, {"expert": 2, "batch_size": 2, "top_k": 2, "micro_batches": 2, "iterations": 1}
     ),
-    "experts that nobody chooses": Row(4, ("zero2",), {"expert": 4, "seed": 0, "optimizer": "muon"}),
-    "shards of 1": Row(4, ("zero1", "zero3"), {"expert": 2, "shard_size": 1, "clip": 0.05, "capacity": 0.7}),
+    "experts that nobody chooses": Row(4, ("zero2",), {"expert": 4, "seed": 0, "iterations": 1}),
+    "shards of 1": Row(4, ("zero1", "zero3"), {"expert": 2, "shard_size": 1, "clip": 0.05, "iterations": 1}),
     "whole layers to ranks": Row(
-        4, SHARDED, {"expert": 2, "cut": "layers", "optimizer": "muon", "clip": 0.05, "micro_batches": 2}
+        4, SHARDED, {"expert": 2, "cut": "layers", "optimizer": "muon", "clip": 0.05, "iterations": 1}
     ),
 }
 
