@@ -29,6 +29,7 @@ from collectives.prepared import PreparedCollective
 from collectives.promises import Collective, Sizes, all_sizes
 from collectives.settling import keep_tags, take_tags
 from collectives.transports.base import Transport, TransportError
+from collectives.user_error import UserError
 from collectives.work import CollectiveTimeoutError, Work
 
 MAX_CHUNKS = 1024
@@ -97,8 +98,8 @@ class Caller:
         """The call, in flight. ValueError or ScheduleError if it cannot be made: the other ranks are told."""
         try:
             prepared, scratch = self._settle(request, take_tags)
-        except (TransportError, MemoryError):
-            raise  # they cannot be told; or this rank ends, and they hear of that
+        except (TransportError, UserError):
+            raise  # they cannot be told; or this rank ends with a word to its user, before they complain of it
         except Exception as error:
             self._tell(request.collective, error)
             raise
