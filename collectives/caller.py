@@ -99,7 +99,7 @@ class Caller:
         try:
             prepared, scratch = self._settle(request, take_tags)
         except (TransportError, UserError):
-            raise  # they cannot be told; or this rank ends with a word to its user, before they complain of it
+            raise  # they cannot be told; or this rank has a word to its user, which must come first
         except Exception as error:
             self._tell(request.collective, error)
             raise
