@@ -26,6 +26,15 @@ class ReferenceUse(NamedTuple):
     """To the device, an iteration each; nothing on a rank that has no frozen model."""
 
 
+class Stall(NamedTuple):
+    """All copies of one thing in a run, and the seconds that a rank would have waited for them: modelled."""
+
+    copy: str
+    times: int
+    num_bytes: int
+    modelled_seconds: float
+
+
 @dataclass
 class RankReport:
     """What one rank has to say of a run."""
@@ -37,7 +46,7 @@ class RankReport:
     peak: Peak
     gradient_bytes: int  # the most at once, of what has added up
     link: list[LinkBytes]  # an iteration each
-    stalls: list[float]  # modelled seconds, of each copy over a link whose bandwidth is given
+    stalls: list[Stall]  # modelled, of copies over a link whose bandwidth is given
     contradictions: list[str]
     skipped: list[int]  # iterations whose update was voted down
     routings: dict[int, Routings]  # by iteration

@@ -26,7 +26,7 @@ from zero_emulator.meter import Meter
 from zero_emulator.near_reference import Crossed, NearReference
 from zero_emulator.neighbours import Neighbours
 from zero_emulator.offload import Copier, Link, Transfers
-from zero_emulator.outcome import RankReport, ReferenceUse, Routings
+from zero_emulator.outcome import RankReport, ReferenceUse, Routings, Stall
 from zero_emulator.partition import Partition
 from zero_emulator.strategies import strategy_for
 from zero_emulator.theory import LinkBytes
@@ -182,12 +182,16 @@ class RankRun:
         before_host, before_device = (sum(way) for way in zip(LinkBytes(0, 0), *self.link_bytes, strict=True))
         return LinkBytes(link.to_host_bytes - before_host, link.to_device_bytes - before_device)
 
-    def _stalls(self) -> list[float]:
-        """The modelled stall of every copy of the run."""
-        if self.host is None:
-            return []
-        copies = self.host.transfers.link.log
-        return [copy.modelled_stall for copy in copies if copy.modelled_stall is not None]
+    def _stalls(self) -> list[Stall]:
+        """The modelled stalls of the run, of each thing that was copied again and again."""
+        stalls: dict[str, Stall] = {}
+        for copy in () if self.host is None else self.host.transfers.link.log:
+            if copy.modelled_stall is not None:
+                _, times, num_bytes, seconds = stalls.get(copy.name, Stall(copy.name, 0, 0, 0.0))
+                stalls[copy.name] = Stall(
+                    copy.name, times + 1, num_bytes + copy.num_bytes, seconds + copy.modelled_stall
+                )
+        return list(stalls.values())
 
     def _count(self, entries: Sequence[Entry]) -> None:
         self.traffic.add(entries)

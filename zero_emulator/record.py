@@ -136,8 +136,7 @@ def _link(rank: int, config: RunConfig, partition: Partition, report: RankReport
     return {
         **report.link[-1]._asdict(),
         "expected": expected_link(config, partition, rank, skipped=skipped)._asdict(),
-        "copies": len(report.stalls),
-        "modelled_stall": sum(report.stalls),
+        "stalls": [stall._asdict() for stall in report.stalls],
     }
 
 

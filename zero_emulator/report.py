@@ -1,6 +1,6 @@
 """What a person reads after a run: pure functions of run records."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from collectives.table import counted, format_table
 from zero_emulator.chosen import no_rings
@@ -206,6 +206,10 @@ def _gradients(record: Json) -> list[str]:
     return [f"  gradients           {counted_bytes} bytes a rank at most; kept whole they would be {whole}"]
 
 
+def _modelled_seconds(stalls: Sequence[Json]) -> float:
+    return float(sum(stall["modelled_seconds"] for stall in stalls))
+
+
 def _over_the_link(record: Json) -> list[str]:
     """What is on the host, and what goes there and back; nothing where nothing is kept there."""
     if not record["config"]["offload"]:
@@ -218,11 +222,14 @@ def _over_the_link(record: Json) -> list[str]:
         f"  over the link       {span(to_host)} bytes to the host, {span(to_device)} to the device "
         "an iteration",
     ]
-    if record["config"]["link_bandwidth"] is not None:
-        most = max(record["link"], key=lambda rank: float(rank["modelled_stall"]))
-        copies = counted(most["copies"], "copy", "copies")
-        stall = f"{most['modelled_stall']:.3g} s of {copies} (modelled, not measured)"
-        lines.append(f"  modelled stall      {stall}")
+    most = max((rank["stalls"] for rank in record["link"]), key=_modelled_seconds)
+    if most:
+        lines.append(f"  modelled stall      {_modelled_seconds(most):.3g} s on the rank that waits most:")
+    for stall in most:
+        times = counted(stall["times"], "copy", "copies")
+        lines.append(
+            f"    {stall['modelled_seconds']:.3g} s in {times} of {stall['copy']} (modelled, not measured)"
+        )
     return lines
 
 

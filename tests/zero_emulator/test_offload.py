@@ -220,5 +220,14 @@ def test_the_report_says_what_is_on_the_host_and_goes_over_the_link(command: Any
     assert "  persistent          2 bytes a parameter" in lines  # half of the weights
     assert "  on the host         8 bytes a parameter" in lines  # half of gradient, master and two moments
     assert "  over the link       620 bytes to the host, 620 to the device an iteration" in lines
-    (stall,) = (line for line in lines if "modelled stall" in line)
-    assert stall.endswith("s of 8 copies (modelled, not measured)")
+    assert any("modelled stall" in line for line in lines)
+    stalls = [line.split(" s in ")[1] for line in lines if "(modelled, not measured)" in line]
+    assert stalls == [
+        f"2 copies of the {what} (modelled, not measured)"
+        for what in (
+            "gradient of layer 1",
+            "gradient of layer 0",
+            "weight of own layer 0",
+            "weight of own layer 1",
+        )
+    ]
