@@ -6,31 +6,27 @@ from collectives.work import Work
 from zero_emulator.layout import Array
 from zero_emulator.pipeline import Receive, Send
 
-LANES = {"activation": 0, "gradient": 1}
-"""Messages of a lane between two stages arrive in the order in which they were sent."""
-
 
 class Neighbours:
     """A rank's messages to the ranks of other stages that work on the same rows.
 
     Each says for which chunk, micro-batch and iteration it is, and the receiver holds that against what it
-    waits for: MessageMismatchError if it is another one.
+    waits for: MessageMismatchError if it is another one. Those from one stage to another are received in the
+    order in which they were sent, of both kinds, as orders of work promise.
     """
 
     def __init__(self, comm: Communicator) -> None:
-        self._messages = PointToPoint(comm, lanes=len(LANES))
+        self._messages = PointToPoint(comm)
         self._under_way: list[Work] = []
 
     def send(self, message: Send, iteration: int, array: Array) -> None:
         """Put an array on its way; it is held until it has been taken, and must not change."""
         self._under_way = [work for work in self._under_way if not work.poll()]
-        name, lane = _name(message, iteration), LANES[message.what]
-        self._under_way.append(self._messages.send(array, message.peer, name, lane))
+        self._under_way.append(self._messages.send(array, message.peer, _name(message, iteration)))
 
     def receive(self, message: Receive, iteration: int, array: Array) -> None:
         """Wait for a message, which fills the array."""
-        name, lane = _name(message, iteration), LANES[message.what]
-        self._messages.receive(array, message.peer, name, lane).wait()
+        self._messages.receive(array, message.peer, _name(message, iteration)).wait()
 
     def finish(self) -> None:
         """Wait until everything that was sent has been taken."""
