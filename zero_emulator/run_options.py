@@ -9,7 +9,7 @@ import click
 
 from collectives.ranks import DEFAULT_RANKS
 from collectives.transports import TRANSPORTS
-from zero_emulator.config import UNIFORM, RunConfig
+from zero_emulator.config import RunConfig
 from zero_emulator.cuts import CUTS
 from zero_emulator.frozen_reference import PLACES, FrozenReference
 from zero_emulator.host import OFFLOADS
@@ -19,6 +19,7 @@ from zero_emulator.options import parsed
 from zero_emulator.padding import PADDINGS
 from zero_emulator.pipeline import SCHEDULES
 from zero_emulator.precision import ITEMSIZE, PRECISIONS
+from zero_emulator.run_settings import UNIFORM
 from zero_emulator.units import parse_bytes
 
 F = TypeVar("F", bound=Callable[..., Any])
