@@ -10,9 +10,10 @@ from zero_emulator.config import RunConfig
 from zero_emulator.expected_reference import frozen_on, rows_of
 from zero_emulator.host import on_host
 from zero_emulator.meter import Peak
-from zero_emulator.partition import Partition, Share
+from zero_emulator.partition import Partition
 from zero_emulator.pipeline import Backward, runs
 from zero_emulator.precision import ITEMSIZE
+from zero_emulator.share import Share
 
 LABEL_BYTES = 8
 """Bytes of the class of a sample."""

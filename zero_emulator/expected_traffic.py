@@ -12,9 +12,10 @@ from zero_emulator.config import RunConfig
 from zero_emulator.expected_experts import expected_counts, expected_exchanges
 from zero_emulator.expected_messages import expected_headers, expected_messages
 from zero_emulator.experts import Routing
-from zero_emulator.partition import Held, Partition, Share
+from zero_emulator.partition import Partition
 from zero_emulator.pipeline import most_runs, orders, runs
 from zero_emulator.precision import ITEMSIZE
+from zero_emulator.share import Held, Share
 from zero_emulator.theory import Due, Flow, Sizes, Use
 
 Key = TypeVar("Key", bound=Hashable)

@@ -1,75 +1,17 @@
-"""A model over a grid of ranks: which layers a rank computes, in which order, and what it keeps."""
+"""A model over a grid of ranks: how its layers are cut into chunks and blocks, and what each rank gets."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from collectives.blocks import bounds, even_cut
-from zero_emulator.cuts import CUTS, overlaps
+from zero_emulator.cuts import CUTS
 from zero_emulator.experts import ALONE, Experts, part
-from zero_emulator.grid import Grid, Ranks
+from zero_emulator.grid import Grid
 from zero_emulator.layer import Layer
-from zero_emulator.layout import FlatLayout
-from zero_emulator.pipeline import Order, most_held, orders
+from zero_emulator.pipeline import most_held, orders
+from zero_emulator.share import Held, Share, matrix_shares
 from zero_emulator.theory import Sizes
-
-
-@dataclass(frozen=True)
-class Held:
-    """A layer as one rank computes with it: all of it, or only the experts that are here."""
-
-    layer: int
-    """Its number in the model."""
-    plan: Layer
-    place: slice
-    """What is here of the layer's flat parameters."""
-    expert: bool
-    sharers: Ranks
-    """The ranks that shard one copy between them: block i is the i-th one's."""
-    twins: Ranks
-    """The ranks that keep the same block of other copies: more than one if shards are copied, too."""
-    sizes: Sizes
-    """Elements of the blocks, padding included."""
-
-    @property
-    def matrices(self) -> tuple[Sizes, ...]:
-        """The shares of every matrix: its elements in each block."""
-        return matrix_shares([self.plan.layout], [self.sizes])
-
-
-@dataclass(frozen=True)
-class Share:
-    """What one rank does of a model: its layers, the chunks that they make, and its order of work."""
-
-    rank: int
-    place: int
-    """Which of its stage's ranks it is: it works on the rows of that place."""
-    num_places: int
-    """Ranks of a stage."""
-    held: tuple[Held, ...]
-    chunks: Mapping[int, range]
-    """The rank's chunks of the model, each with its layers, by their place in ``held``."""
-    num_chunks: int
-    """Of the whole model."""
-    order: Order
-
-    @property
-    def has_loss(self) -> bool:
-        """Whether it computes the last chunk of the model, and so the loss."""
-        return self.num_chunks - 1 in self.chunks
-
-    @property
-    def num_params(self) -> int:
-        """Of the layers that the rank computes with, without padding."""
-        return sum(held.plan.layout.num_params for held in self.held)
-
-    @property
-    def classes(self) -> tuple[tuple[Held, ...], ...]:
-        """The rank's layers by who else has them: the dense ones, and experts where those are fewer."""
-        found: dict[tuple[Ranks, Ranks], list[Held]] = {}
-        for held in self.held:
-            found.setdefault((held.sharers, held.twins), []).append(held)
-        return tuple(map(tuple, found.values()))
 
 
 @dataclass(frozen=True)
@@ -209,13 +151,3 @@ def make_partition(
     degree = len(grid.sharers(0, expert=False))
     padded = tuple(layer.padded(padding, degree) for layer in layers)
     return Partition(padded, grid, cut, schedule, chunks, micro_batches)
-
-
-def matrix_shares(layouts: Sequence[FlatLayout], blocks: Sequence[Sizes]) -> tuple[Sizes, ...]:
-    """The shares of every matrix in these layers: its elements in each rank's block."""
-    return tuple(
-        overlaps(sizes, place)
-        for layout, sizes in zip(layouts, blocks, strict=True)
-        for (_, shape), place in zip(layout.shapes, layout.places.values(), strict=True)
-        if len(shape) == 2
-    )

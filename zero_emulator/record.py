@@ -16,8 +16,9 @@ from zero_emulator.experts import Routing
 from zero_emulator.judge import faults
 from zero_emulator.layout import FlatLayout
 from zero_emulator.outcome import Outcome, RankReport
-from zero_emulator.partition import Partition, Share
+from zero_emulator.partition import Partition
 from zero_emulator.precision import ITEMSIZE
+from zero_emulator.share import Share
 from zero_emulator.theory import multiple, num_fetches
 
 __all__ = ["RUN_SCHEMA", "Json", "run_record"]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from zero_emulator.config import RunConfig
 from zero_emulator.layout import FlatLayout
-from zero_emulator.partition import matrix_shares
+from zero_emulator.share import matrix_shares
 from zero_emulator.theory import Sizes
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from zero_emulator.partition import Share
+from zero_emulator.share import Share
 from zero_emulator.strategies.run_gradients import Run, RunGradients, layer_runs
 from zero_emulator.strategies.zero2 import Zero2
 from zero_emulator.strategies.zero3 import GatheredViews, Zero3

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from zero_emulator.partition import Share
+from zero_emulator.share import Share
 from zero_emulator.strategies.run_gradients import Run, RunGradients, chunk_runs
 
 

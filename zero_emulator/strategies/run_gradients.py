@@ -11,8 +11,8 @@ from collectives.communicator import IN_PLACE
 from zero_emulator.dtypes import add_into, dtype_of
 from zero_emulator.layout import Array
 from zero_emulator.offload import Slot
-from zero_emulator.partition import Share
 from zero_emulator.pipeline import Backward, runs
+from zero_emulator.share import Share
 from zero_emulator.strategies.base import Strategy
 from zero_emulator.strategies.reduction import Reduction, reduction_to
 

@@ -11,8 +11,8 @@ from collectives.communicator import IN_PLACE
 from collectives.work import Work
 from zero_emulator.dtypes import dtype_of
 from zero_emulator.layout import Array
-from zero_emulator.partition import Share
 from zero_emulator.pipeline import Backward, Forward
+from zero_emulator.share import Share
 from zero_emulator.strategies.base import Strategy
 from zero_emulator.strategies.zero2 import Zero2
 from zero_emulator.theory import KeepViews
