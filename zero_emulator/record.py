@@ -1,25 +1,20 @@
 """The run record: what a run leaves for others to read. zero_emulator/run_record.md has its fields."""
 
-from collections import Counter
 from collections.abc import Mapping
-from math import isfinite
 from typing import Any
 
-from zero_emulator.audit import digest_faults
 from zero_emulator.config import RunConfig
 from zero_emulator.documents import Json
 from zero_emulator.expected_link import expected_link
 from zero_emulator.expected_memory import expected_gradients, expected_peak, knows_peak, whole_gradients
 from zero_emulator.expected_reference import expected_crossing, expected_residency
-from zero_emulator.expected_traffic import expected_traffic, fetched_matrices
-from zero_emulator.experts import Routing
+from zero_emulator.expected_traffic import fetched_matrices
+from zero_emulator.iteration_record import iteration_record
 from zero_emulator.judge import faults
 from zero_emulator.layout import FlatLayout
 from zero_emulator.outcome import Outcome, RankReport
 from zero_emulator.partition import Partition
-from zero_emulator.precision import ITEMSIZE
-from zero_emulator.share import Share
-from zero_emulator.theory import multiple, num_fetches
+from zero_emulator.theory import num_fetches
 
 __all__ = ["RUN_SCHEMA", "Json", "run_record"]
 
@@ -43,20 +38,14 @@ def run_record(
         "rank_params": [partition.share(rank).num_params for rank in range(world_size)],
         "block_sizes": [list(sizes) for sizes in partition.blocks],
         "iterations": [
-            _iteration(config, partition, outcome, iteration) for iteration in range(1, config.iterations + 1)
+            iteration_record(config, partition, outcome, iteration)
+            for iteration in range(1, config.iterations + 1)
         ],
         "gradient_audit": outcome.gradients is not None,
         "gathers_a_layer": _gathers_a_layer(config, partition, outcome),
         "persistent": [dict(report.persistent) for report in outcome.reports],
         "peak": [_peak(rank, config, partition, outcome) for rank in range(world_size)],
-        "gradient_bytes": [
-            {
-                "counted": report.gradient_bytes,
-                "expected": expected_gradients(config, partition, rank),
-                "whole": whole_gradients(config, partition, rank),
-            }
-            for rank, report in enumerate(outcome.reports)
-        ],
+        "gradient_bytes": [_gradients(rank, config, partition, outcome) for rank in range(world_size)],
         "reference": _reference(config, partition, outcome),
         "link": [_link(rank, config, partition, report) for rank, report in enumerate(outcome.reports)],
         "totals": [
@@ -110,6 +99,15 @@ def _peak(rank: int, config: RunConfig, partition: Partition, outcome: Outcome) 
     }
 
 
+def _gradients(rank: int, config: RunConfig, partition: Partition, outcome: Outcome) -> Json:
+    """The most that a rank had added up at once, and what all of it would be if it were kept whole."""
+    return {
+        "counted": outcome.reports[rank].gradient_bytes,
+        "expected": expected_gradients(config, partition, rank),
+        "whole": whole_gradients(config, partition, rank),
+    }
+
+
 def _reference(config: RunConfig, partition: Partition, outcome: Outcome) -> list[Json] | None:
     """What each rank had of the frozen model on the device, and moved there in the whole run."""
     if config.reference is None:
@@ -150,75 +148,3 @@ def _gathers_a_layer(config: RunConfig, partition: Partition, outcome: Outcome) 
     fetched = fetched_matrices(config, shares, skipped=last in first.skipped)
     gathers -= num_fetches(fetched, 0)  # of matrices, to update them
     return gathers / len(partition.share(0).held)
-
-
-def _iteration(config: RunConfig, partition: Partition, outcome: Outcome, iteration: int) -> Json:
-    traffic = [_traffic(rank, outcome, config, partition, iteration) for rank in range(len(outcome.reports))]
-    itemsize = ITEMSIZE[config.policy.weight]
-    multiples = [
-        multiple(one["sent_by_axis"].get("data", 0), _shared(partition.share(rank)), itemsize)
-        for rank, one in enumerate(traffic)
-    ]
-    sharing = [found for found in multiples if found is not None]
-    digests = outcome.digests.get(iteration)
-    loss = outcome.losses[iteration - 1]
-    return {
-        "iteration": iteration,
-        "loss": loss if isfinite(loss) else None,
-        "skipped": iteration in outcome.reports[0].skipped,
-        "traffic": traffic,
-        "experts": _experts(outcome, iteration),
-        "multiple": [min(sharing), max(sharing)] if sharing else None,
-        "digests": digests,
-        "identical": None if digests is None else not any(digest_faults(partition, digests)),
-    }
-
-
-def _experts(outcome: Outcome, iteration: int) -> list[Json]:
-    """Of each router what its samples chose, and how many of these choices found their expert full."""
-    by_router: dict[int, list[Routing]] = {}
-    for (layer, _), routing in sorted(outcome.routings(iteration).items()):
-        by_router.setdefault(layer, []).append(routing)
-    return [
-        {
-            "layer": layer,
-            "chosen": sum(one.counts.sum(axis=0) for one in routings).tolist(),
-            "dropped": sum(one.dropped.sum(axis=0) for one in routings).tolist(),
-        }
-        for layer, routings in by_router.items()
-    ]
-
-
-def _shared(share: Share) -> list[tuple[int, int]]:
-    """Parameters of each class of a rank's layers, and over how many ranks they are sharded."""
-    return [(sum(held.plan.layout.num_params for held in of), len(of[0].sharers)) for of in share.classes]
-
-
-def _traffic(rank: int, outcome: Outcome, config: RunConfig, partition: Partition, iteration: int) -> Json:
-    report = outcome.reports[rank]
-    counted = report.traffic.by_iteration[iteration]
-    expected = expected_traffic(
-        config,
-        partition,
-        rank,
-        skipped=iteration in report.skipped,
-        routings=outcome.routings(iteration),
-    )
-    return {
-        "rank": rank,
-        "sent": _fold(counted.sent, 1),
-        "received": _fold(counted.received, 1),
-        "sent_by_phase": _fold(counted.sent, 0),
-        "sent_by_axis": dict(counted.sent_along),
-        "expected_sent": sum(flow.sent for flow in expected.values()),
-        "control_sent": counted.other_sent["control"],
-        "audit_sent": counted.other_sent["audit"],
-    }
-
-
-def _fold(flows: Mapping[tuple[str, str], int], place: int) -> dict[str, int]:
-    """Sum over (phase, collective) by one of the two."""
-    sums: Counter[str] = Counter()
-    for key, num_bytes in flows.items():
-        sums[key[place]] += num_bytes
-    return dict(sums)
