@@ -31,7 +31,7 @@ def expected_exchanges(
             continue
         for micro_batch in range(config.micro_batches):
             kept = routings[held.layer - 1, micro_batch].kept  # the router stands before its experts
-            table = travel_table(kept[[grid.place(peer) for peer in sharing]])
+            table = travel_table(kept[[grid.stage_position(peer) for peer in sharing]])
             rows = Flow(*exchanged_rows(table, position))
             way_back = Flow(rows.received, rows.sent)
             flow += (rows + way_back).times(held.plan.width * ITEMSIZE[config.policy.compute])
@@ -43,13 +43,13 @@ def expected_exchanges(
 def expected_counts(config: RunConfig, partition: Partition, rank: int) -> dict[tuple[Kind, str], Flow]:
     """Bytes by purpose: routers and experts gather their counts from all; every call is checked."""
     grid = partition.grid
-    copies, place = grid.copies(rank, expert=False), grid.place(rank)
+    copies, position = grid.copies(rank, expert=False), grid.stage_position(rank)
     counts = checks = NOTHING
     for held in partition.share(rank).held:
         if isinstance(held.plan, Router | Experts):
             sizes = (held.plan.num_experts,) * len(copies)
-            counts += theory.ring_all_gather(sizes, place).times(COUNT_BYTES * config.micro_batches)
-            checks += theory.call_checks(config.micro_batches, len(copies), place)
+            counts += theory.ring_all_gather(sizes, position).times(COUNT_BYTES * config.micro_batches)
+            checks += theory.call_checks(config.micro_batches, len(copies), position)
         if isinstance(held.plan, Experts):
             exchanges = NUM_EXCHANGES * config.micro_batches
             checks += theory.call_checks(exchanges, grid.expert, grid.expert_position(rank))

@@ -28,9 +28,9 @@ def expected_persistent(config: RunConfig, partition: Partition, rank: int) -> d
     kept: Counter[str] = Counter()
     for held in partition.share(rank).classes:
         matrices = [shares for one in held for shares in one.matrices]
-        place = held[0].sharers.index(rank)
+        position = held[0].sharers.index(rank)
         blocks = [one.sizes for one in held]
-        of_class = theory.persistent_bytes(config.strategy, blocks, place, policy, moments, matrices)
+        of_class = theory.persistent_bytes(config.strategy, blocks, position, policy, moments, matrices)
         kept.update(of_class)
     return {f"host {kind}" if kind in moved else kind: num_bytes for kind, num_bytes in kept.items()}
 

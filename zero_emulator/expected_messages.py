@@ -12,7 +12,7 @@ from zero_emulator.theory import HEADER_BYTES, Flow
 def expected_messages(config: RunConfig, partition: Partition, rank: int) -> dict[tuple[str, str], Flow]:
     """Bytes that a rank sends and receives in an iteration: numbers for every row of a micro-batch."""
     share = partition.share(rank)
-    rows = [*rank_rows(config.batch_size, config.micro_batches, share.num_places, share.place)]
+    rows = [*rank_rows(config.batch_size, config.micro_batches, share.stage_size, share.stage_position)]
     flows: dict[tuple[str, str], Flow] = {}
     for message in messages_of(partition, rank):
         here = rows[message.micro_batch]

@@ -30,5 +30,5 @@ def expected_crossing(config: RunConfig, partition: Partition, rank: int) -> int
 def rows_of(config: RunConfig, partition: Partition, rank: int) -> list[int]:
     """The rows of each micro-batch that this rank works on."""
     share = partition.share(rank)
-    parts = rank_rows(config.batch_size, config.micro_batches, share.num_places, share.place)
+    parts = rank_rows(config.batch_size, config.micro_batches, share.stage_size, share.stage_position)
     return [part.stop - part.start for part in parts]

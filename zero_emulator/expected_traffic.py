@@ -138,7 +138,7 @@ def expected_overhead(
             skipped=skipped,
             gradient_audit=gradient_audit,
         )
-        _add(purposes, theory.sharers_overhead(due, [one.sizes for one in held], _place(held, rank)))
+        _add(purposes, theory.sharers_overhead(due, [one.sizes for one in held], _position(held, rank)))
         twins = held[0].twins
         if len(twins) > 1:
             checks = theory.call_checks(len(held), len(twins), twins.index(rank))
@@ -167,26 +167,26 @@ def _among_sharers(
     config: RunConfig, share: Share, held: Sequence[Held], *, skipped: bool
 ) -> dict[tuple[str, str], Flow]:
     """What those send each other who shard these layers."""
-    place, flow_of = _place(held, share.rank), config.chosen.flow
+    position, flow_of = _position(held, share.rank), config.chosen.flow
     fetched = fetched_matrices(config, _matrices(held), skipped=skipped)
     updated = ITEMSIZE[config.policy.updated]
-    flows = theory.iteration_traffic((), (), place, fetched, updated)
+    flows = theory.iteration_traffic((), (), position, fetched, updated)
     for uses, some in _by_uses(config, share, held):
-        _add(flows, theory.iteration_traffic(uses, [one.sizes for one in some], place, flow_of=flow_of))
+        _add(flows, theory.iteration_traffic(uses, [one.sizes for one in some], position, flow_of=flow_of))
     return flows
 
 
 def _among_twins(config: RunConfig, held: Sequence[Held], rank: int) -> dict[tuple[str, str], Flow]:
     """What those send each other who keep the same shards: its gradient, reduced over them."""
-    twins, place = held[0].twins, _place(held, rank)
+    twins, position = held[0].twins, _position(held, rank)
     if len(twins) == 1:
         return {}
-    blocks = [even_cut(one.sizes[place], len(twins)) for one in held]
+    blocks = [even_cut(one.sizes[position], len(twins)) for one in held]
     use = Use("update", "all_reduce", 1, ITEMSIZE[config.policy.summed_gradient])
     return theory.iteration_traffic([use], blocks, twins.index(rank), flow_of=config.chosen.flow)
 
 
-def _place(held: Sequence[Held], rank: int) -> int:
+def _position(held: Sequence[Held], rank: int) -> int:
     """Which of the ranks that shard these layers it is."""
     return held[0].sharers.index(rank)
 

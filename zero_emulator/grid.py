@@ -54,8 +54,8 @@ class Grid:
     def stage(self, rank: int) -> int:
         return rank // self.stage_size
 
-    def place(self, rank: int) -> int:
-        """Which of its stage's ranks it is: the rows that it works on are of that place."""
+    def stage_position(self, rank: int) -> int:
+        """Which of its stage's ranks it is, and so which rows it works on: those of that position."""
         return rank % self.stage_size
 
     def expert_position(self, rank: int) -> int:
@@ -87,4 +87,4 @@ class Grid:
 
     def pipeline_peers(self, rank: int) -> Ranks:
         """The ranks of all stages that work on the same rows: by stage."""
-        return tuple(range(self.place(rank), self.ranks, self.stage_size))
+        return tuple(range(self.stage_position(rank), self.ranks, self.stage_size))

@@ -100,7 +100,7 @@ def _share(partition: Partition, rank: int) -> Share:
         numbers += layers
     return Share(
         rank,
-        grid.place(rank),
+        grid.stage_position(rank),
         grid.stage_size,
         _held(partition, rank, numbers),
         chunks,

@@ -119,7 +119,7 @@ class RankRun:
         peers = CommunicatorPeers(
             axes.data(grid.copies(share.rank, expert=False)),
             axes.expert(sharing) if grid.expert > 1 else None,
-            [grid.place(rank) for rank in sharing],
+            [grid.stage_position(rank) for rank in sharing],
             partial(self.meter.empty, "activation"),
         )
         return part(layers, grid.expert_position(share.rank), grid.expert, peers)

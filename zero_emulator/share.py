@@ -39,9 +39,9 @@ class Share:
     """What one rank does of a model: its layers, the chunks that they make, and its order of work."""
 
     rank: int
-    place: int
-    """Which of its stage's ranks it is: it works on the rows of that place."""
-    num_places: int
+    stage_position: int
+    """Which of its stage's ranks it is: it works on the rows of that position."""
+    stage_size: int
     """Ranks of a stage."""
     held: tuple[Held, ...]
     chunks: Mapping[int, range]

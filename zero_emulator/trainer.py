@@ -81,7 +81,7 @@ class Trainer:
 
     def _iterate(self, x: Array, y: Array) -> float:
         share, micro_batches = self.share, self.strategy.options.micro_batches
-        batch = _Batch(x, y, [*rank_rows(len(x), micro_batches, share.num_places, share.place)])
+        batch = _Batch(x, y, [*rank_rows(len(x), micro_batches, share.stage_size, share.stage_position)])
         loss = sum(self._do(action, batch) for action in share.order)
         if self.neighbours is not None:
             self.neighbours.finish()

@@ -76,7 +76,7 @@ def test_sharers_and_twins_cross_in_the_rank_alone_and_stay_among_the_copies(gri
 def test_the_ranks_of_a_stage_stand_side_by_side_and_in_the_order_of_the_rows() -> None:
     grid = Grid(8, pipeline=2, shard_size=2)
     assert [grid.stage(rank) for rank in range(8)] == [0, 0, 0, 0, 1, 1, 1, 1]
-    assert [grid.place(rank) for rank in range(8)] == [0, 1, 2, 3, 0, 1, 2, 3]
+    assert [grid.stage_position(rank) for rank in range(8)] == [0, 1, 2, 3, 0, 1, 2, 3]
     assert grid.copies(5, expert=False) == (4, 5, 6, 7)
     assert grid.sharers(5, expert=False) == (4, 5)
     assert grid.twins(5, expert=False) == (5, 7)
