@@ -53,9 +53,8 @@ class DigestAudit:
         if not self.wants(iteration):
             return
         digests = np.zeros((self.comm.world_size, self.num_digests * DIGEST_BYTES), np.uint8)
-        for own, layers in zip(
-            np.split(digests[self.comm.rank], self.num_digests), self.classes, strict=False
-        ):
+        parts = np.split(digests[self.comm.rank], self.num_digests)
+        for own, layers in zip(parts, self.classes, strict=False):  # a stage may lack a class, as experts
             views = b"".join(self._layers[layer] for layer in layers)
             own[...] = np.frombuffer(blake2b(views, digest_size=DIGEST_BYTES).digest(), np.uint8)
         with self.comm.labelled(Label("audit", iteration, "update")):

@@ -81,25 +81,13 @@ class RankRun:
             self.host,
         )
         self.audit = DigestAudit(self.comm, partition, config.iterations, config.audit_every)
-        share, neighbours = self.strategy.share, None
-        if partition.grid.pipeline > 1:
-            neighbours = Neighbours(axes.pipeline(partition.grid.pipeline_peers(share.rank)))
-        self.near: NearReference | None = None
-        if config.reference is not None and frozen is not None and share.has_loss:
-            self.near = NearReference(
-                config.reference,
-                frozen,
-                self.meter,
-                host_memory,
-                bandwidth=config.link_bandwidth,
-                time_limit=config.time_limit,
-            )
+        self.near = self._near(frozen, host_memory)
         self.trainer = Trainer(
             self._layers(axes, partition),
             LOSSES[config.loss],
             self.strategy,
             self.audit.saw,
-            neighbours,
+            self._neighbours(axes, partition),
             self.near,
         )
         self.crossed: list[Crossed] = []
@@ -108,6 +96,27 @@ class RankRun:
         self.loss_shares: list[float] = []
         self.link_bytes: list[LinkBytes] = []
         self.routings: dict[int, Routings] = {}
+
+    def _near(self, frozen: Model | None, host_memory: Meter) -> NearReference | None:
+        """What holds the rank near the reference, if there is one and the rank computes the loss."""
+        config = self.config
+        if config.reference is None or frozen is None or not self.strategy.share.has_loss:
+            return None
+        return NearReference(
+            config.reference,
+            frozen,
+            self.meter,
+            host_memory,
+            bandwidth=config.link_bandwidth,
+            time_limit=config.time_limit,
+        )
+
+    def _neighbours(self, axes: Axes, partition: Partition) -> Neighbours | None:
+        """The rank's messages to other stages, if there are any."""
+        grid = partition.grid
+        if grid.pipeline == 1:
+            return None
+        return Neighbours(axes.pipeline(grid.pipeline_peers(self.comm.rank)))
 
     def _layers(self, axes: Axes, partition: Partition) -> Sequence[Layer]:
         """The rank's layers, which know whom to send samples to where there are experts."""

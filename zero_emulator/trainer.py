@@ -52,20 +52,14 @@ class Trainer:
         neighbours: Neighbours | None = None,
         near: AddedLoss | None = None,
     ) -> None:
-        self.layers, self.loss_function, self.strategy, self.on_view = (
-            layers,
-            loss_function,
-            strategy,
-            on_view,
-        )
-        self.comm, self.share, self.neighbours = strategy.comm, strategy.share, neighbours
+        self.layers, self.loss_function, self.near = layers, loss_function, near
+        self.strategy, self.on_view, self.neighbours = strategy, on_view, neighbours
+        self.comm, self.share = strategy.comm, strategy.share
         self._empty = partial(strategy.meter.empty, "activation")
-        self.near = near
         self.iteration = 0
         self.routings: dict[tuple[int, int], Routing] = {}  # of this iteration, by router and micro-batch
         self._passes: dict[tuple[int, int], _Pass] = {}  # of chunks that are between forward and backward
-        # Activations and gradients that have been made or received, by what, chunk and micro-batch they
-        # are for.
+        # Activations and gradients, made here or received, by the chunk and the micro-batch they are for.
         self._ready: dict[tuple[str, int, int], Array] = {}
 
     def iterate(self, x: Array, y: Array) -> float:

@@ -259,7 +259,7 @@ class Strategy(ABC):
         """The layers whose shards this rank, and none of its twins, brings into a sum over all ranks."""
         return [
             params
-            for group, params in zip(self.groups, self.layers, strict=False)
+            for group, params in zip(self.groups, self.layers, strict=True)
             if group.twins is None or group.twins.rank == 0
         ]
 
@@ -272,7 +272,7 @@ class Strategy(ABC):
                     algorithm = self.options.algorithms["all_reduce"]
                     self.works.append(twins.all_reduce(IN_PLACE, gradient, algorithm=algorithm))
         self.wait()
-        for (_, _, twins), params in zip(self.groups, self.layers, strict=False):
+        for (_, _, twins), params in zip(self.groups, self.layers, strict=True):
             if twins is not None:
                 params.narrow_grad()
 

@@ -75,7 +75,7 @@ def sharers_overhead(due: Due, layers: Sequence[Sizes], rank: int) -> dict[tuple
 def world_overhead(
     due: Due, world_size: int, rank: int, num_digests: int = 1
 ) -> dict[tuple[Kind, str], Flow]:
-    """What all ranks of the world send each other; a rank has so many digests, of what others have, too."""
+    """What all ranks of the world send each other; ``num_digests``: one for each class of a rank's layers."""
     return {
         ("control", "call checks"): call_checks(due.meetings, world_size, rank),
         ("control", "vote"): scalar_all_reduces(int(due.vote), world_size, rank),

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 SLOTS = 2
 """The layer in use, and the one that comes next."""
@@ -22,8 +23,7 @@ class Frozen:
     @property
     def layers(self) -> list[int]:
         """Bytes of each layer's weights, biases included."""
-        pairs = zip(self.widths, self.widths[1:], strict=False)
-        return [self.itemsize * (inputs + 1) * outputs for inputs, outputs in pairs]
+        return [self.itemsize * (inputs + 1) * outputs for inputs, outputs in pairwise(self.widths)]
 
     @property
     def kept(self) -> int:
