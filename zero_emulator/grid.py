@@ -17,6 +17,9 @@ class Grid:
     the number of ranks, is what they can be sharded over. ``shard_size``: shard over so many of the copies
     only, side by side, and copy the shards from one such group to the next (hybrid sharding).
 
+    Sources: for experts Lepikhin et al., GShard, ICLR 2021; for hybrid sharding Zhao et al., PyTorch FSDP,
+    VLDB 2023.
+
     >>> grid = Grid(8, pipeline=2, expert=2)
     >>> grid.copies(4, expert=False), grid.copies(4, expert=True)
     ((4, 5, 6, 7), (4, 6))

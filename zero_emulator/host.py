@@ -11,7 +11,10 @@ OFFLOADS = {"gradients": ("gradient",), "optimizer": ("master", "moment")}
 
 @dataclass(frozen=True)
 class Host:
-    """Memory of the host that a rank keeps some ``kinds`` of its state in, for updates or between them."""
+    """Memory of the host that a rank keeps some ``kinds`` of its state in, for updates or between them.
+
+    Source: Ren et al., ZeRO-Offload, USENIX ATC 2021.
+    """
 
     kinds: frozenset[str]
     meter: Meter

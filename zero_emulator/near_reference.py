@@ -23,9 +23,9 @@ class Crossed(NamedTuple):
 class NearReference:
     """A loss to be added, with the frozen model behind it; ``close`` ends its copy thread.
 
-    Weights on the host come through two slots of the device, the next layer's while one computes. They have a
-    link and a copy thread of their own: what comes over it has a closed form beside that of a run's own state,
-    and waits behind none of it.
+    Weights on the host come through two slots of the device, the next layer's while one computes. They have
+    a link and a copy thread of their own: so they wait behind none of the run's own state, and are counted
+    beside it, against a closed form of their own.
     """
 
     def __init__(

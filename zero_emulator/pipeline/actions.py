@@ -1,8 +1,9 @@
 """The data model of a pipeline: an order is what one stage does, one action after the other.
 
 An order touches no array and no network, so the same one can be checked, timed, printed and run. The layers
-of a model are cut into ``stages * V`` chunks, and chunk c lives on stage ``c % stages``. The forward of a
-chunk makes the activation that the next chunk needs, its backward the gradient that the chunk before needs.
+of a model are cut into ``stages * V`` chunks, and chunk c lives on stage ``c % stages``. So a chunk is a few
+layers here, and not a piece of a block as in the collectives. Its forward makes the activation that the next
+chunk needs, its backward the gradient that the chunk before needs.
 
 The rules that every interpreter keeps:
 

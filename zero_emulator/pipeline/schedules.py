@@ -50,7 +50,10 @@ def _one_by_one(chunks: int, micro_batches: int) -> list[Compute]:
 
 
 def _plain(stage: int, stages: int, chunks: int, micro_batches: int) -> list[Compute]:
-    """One chunk a stage. Source: Narayanan et al., PipeDream, SOSP 2019; with a flush at the end."""
+    """One chunk a stage; an iteration ends when all of its micro-batches have come back.
+
+    Source: PipeDream-Flush in Narayanan et al., Memory-Efficient Pipeline-Parallel DNN Training, ICML 2021.
+    """
     return _alternating(stage, stages, chunks, micro_batches, warm_up=stages - stage - 1)
 
 
