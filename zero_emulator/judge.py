@@ -20,7 +20,7 @@ def faults(config: RunConfig, partition: Partition, outcome: Outcome) -> list[st
         *traffic_faults(config, partition, outcome),
         *pairing_faults(outcome),
         *memory_faults(config, partition, outcome),
-        *(fault for report in outcome.reports for fault in report.contradictions),
+        *(fault for report in outcome.reports for fault in (*report.contradictions, *report.leaks)),
         *_skip_faults(outcome),
         *_routing_faults(partition, outcome),
         *_digest_faults(partition, outcome),

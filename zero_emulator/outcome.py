@@ -48,6 +48,7 @@ class RankReport:
     link: list[LinkBytes]  # an iteration each
     stalls: list[Stall]  # modelled, of copies over a link whose bandwidth is given
     contradictions: list[str]
+    leaks: list[str]  # what an iteration has left behind of what passes
     skipped: list[int]  # iterations whose update was voted down
     routings: dict[int, Routings]  # by iteration
     entries: list[Entry]

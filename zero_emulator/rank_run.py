@@ -22,7 +22,7 @@ from zero_emulator.layer import Layer
 from zero_emulator.layout import Array
 from zero_emulator.losses import LOSSES
 from zero_emulator.memory import alive_bytes
-from zero_emulator.meter import Meter
+from zero_emulator.meter import PASSING, Meter, describe_kinds
 from zero_emulator.near_reference import Crossed, NearReference
 from zero_emulator.neighbours import Neighbours
 from zero_emulator.offload import Copier, Link, Transfers
@@ -60,7 +60,9 @@ class RankRun:
         partition = config.partition(dataset, transport.world_size)
         self.ledger = Ledger()
         self.meter = Meter(config.device_memory, partial(advise, config, partition))
-        host_memory = Meter(config.host_memory, lambda: "take more --ranks, or offload less", place="host")
+        self.host_meter = host_memory = Meter(
+            config.host_memory, lambda: "take more --ranks, or offload less", place="host"
+        )
         self.comm = Communicator(
             MeteredTransport(transport, self.ledger),
             time_limit=config.time_limit,
@@ -95,6 +97,7 @@ class RankRun:
         self.entries: list[Entry] = []
         self.loss_shares: list[float] = []
         self.link_bytes: list[LinkBytes] = []
+        self.leaks: list[str] = []
         self.routings: dict[int, Routings] = {}
 
     def _near(self, frozen: Model | None, host_memory: Meter) -> NearReference | None:
@@ -146,6 +149,7 @@ class RankRun:
                 gradients = [found / loss_scale for found in gather_gradients(self.strategy, iteration)]
             self._count(self.ledger.drain())
             self.link_bytes.append(self._copied())
+            self._look_for_leaks(iteration)
             on_iteration(iteration)
         return gradients
 
@@ -165,6 +169,7 @@ class RankRun:
             link=self.link_bytes,
             stalls=self._stalls(),
             contradictions=self.audit.contradictions,
+            leaks=self.leaks,
             skipped=self.strategy.skipped,
             routings=self.routings,
             entries=self.entries,
@@ -182,6 +187,15 @@ class RankRun:
             self.near.close()
         if self.host is not None:
             self.host.transfers.copier.close()
+
+    def _look_for_leaks(self, iteration: int) -> None:
+        """Say what ought to have passed with this iteration, and is still held."""
+        for meter in (self.meter, self.host_meter):
+            if left := {kind: meter.alive[kind] for kind in PASSING if meter.alive[kind]}:
+                self.leaks.append(
+                    f"rank {self.comm.rank} still holds {describe_kinds(left)} bytes of the {meter.place} "
+                    f"after iteration {iteration}"
+                )
 
     def _copied(self) -> LinkBytes:
         """What went over the link since the last call."""

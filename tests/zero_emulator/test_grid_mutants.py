@@ -14,7 +14,7 @@ from zero_emulator.differences import largest_difference
 from zero_emulator.judge import faults
 from zero_emulator.layout import Array
 from zero_emulator.neighbours import Neighbours
-from zero_emulator.pipeline import Send
+from zero_emulator.pipeline import Backward, Send
 from zero_emulator.reference import serial_run
 from zero_emulator.strategies import Strategy, VersionError
 from zero_emulator.strategies.ddp import DDP
@@ -27,7 +27,7 @@ PIPELINE = {"pipeline": 2, "batch_size": 8, "micro_batches": 2, "schedule": "gpi
 
 HYBRID = {"shard_size": 2, "batch_size": 8}
 
-WORDS = {"counted": "traffic", "different parameters": "digest"}
+WORDS = {"counted": "traffic", "different parameters": "digest", "still holds": "leak"}
 """By what a fault says: the check that found it."""
 
 
@@ -166,3 +166,17 @@ def test_versions_that_one_stage_does_not_tell_are_missed_in_it(refuted: Any, mo
     monkeypatch.setattr(Strategy, "advance", silent)
     with pytest.raises(VersionError, match=r"versions 0, 0 .* after 1 updates it needs version 1 of all"):
         refuted("zero3", **PIPELINE)
+
+
+def test_activations_that_outlive_their_iteration_are_told_of_where_no_peak_is_known(
+    refuted: Any, monkeypatch: Any
+) -> None:
+    backward, kept = Trainer._backward, []
+
+    def keeping(self: Trainer, action: Backward) -> None:
+        if self.comm.rank == 3:
+            kept.append(self._passes[action])
+        backward(self, action)
+
+    monkeypatch.setattr(Trainer, "_backward", keeping)
+    assert refuted("zero2", **PIPELINE) == {"leak"}
