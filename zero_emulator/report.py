@@ -32,7 +32,7 @@ def describe_run(record: Json) -> str:
         f"  persistent          {_persistent_per_param(record):.4g} bytes a parameter",
         *describe_gradients(record),
         *describe_host(record),
-        f"  peak                {_peak_per_param(record):.4g} bytes a parameter: {_peak(record)}",
+        f"  peak                {_peak(record)}",
         f"  parameters          {_identical(record)}",
         *_skipped(record),
         *(f"  {note}" for note in notes_on_claims(config, (config["strategy"],))),
@@ -94,7 +94,7 @@ def _comparison_table(document: Json) -> str:
             [
                 name,
                 f"{_persistent_per_param(record):.4g}",
-                f"{_peak_per_param(record):.4g}",
+                f"{_highest_peak(record)[0]:.4g}",
                 f"{CLAIMED[name].claim}Ψ",
                 span([rank["expected_sent"] for rank in traffic]),
                 span([sum(rank["sent"].values()) for rank in traffic]),
@@ -114,17 +114,20 @@ def _persistent_per_param(record: Json) -> float:
     return max(float(on_device(kept)) / float(own) for kept, own in ranks)
 
 
-def _peak_per_param(record: Json) -> float:
-    """Bytes that are held at once, of a parameter of the rank's own: on the rank of most."""
-    ranks = zip(record["peak"], record["rank_params"], strict=True)
-    return max(float(peak["total"]) / float(own) for peak, own in ranks)
-
-
 def _peak(record: Json) -> str:
-    """When, and what there was beside what is persistent, on the rank that holds most."""
-    peak = max(record["peak"], key=lambda peak: peak["total"])
+    """The most held at once, when, and what there was beside what is persistent: all of one rank."""
+    per_param, peak = _highest_peak(record)
     passing = {kind: peak["by_kind"].get(kind, 0) for kind in (*FROZEN, *PASSING)}
-    return f"in {Moment(peak['iteration'], peak['phase'], peak['layer'])}, {describe_kinds(passing)} bytes"
+    return (
+        f"{per_param:.4g} bytes a parameter: in {Moment(peak['iteration'], peak['phase'], peak['layer'])}, "
+        f"{describe_kinds(passing)} bytes"
+    )
+
+
+def _highest_peak(record: Json) -> tuple[float, Json]:
+    """Bytes that are held at once, of a parameter of the rank's own, on the rank of most; and its peak."""
+    ranks = zip(record["peak"], record["rank_params"], strict=True)
+    return max(((peak["total"] / own, peak) for peak, own in ranks), key=lambda rank: rank[0])
 
 
 def _skipped(record: Json) -> list[str]:

@@ -261,6 +261,18 @@ def test_a_description_ends_with_the_faults(job: Any) -> None:
     assert text.splitlines()[-2:] == ["verdict fail", "  rank 1 keeps too much"]
 
 
+def test_the_peak_and_what_is_in_it_are_of_the_same_rank(job: Any) -> None:
+    """The last stage has fewest parameters, and so the most bytes for each; the first has the most bytes."""
+    _, record, _ = job(ranks=2, hidden=(40,), pipeline=2)
+    first, last = record["peak"]
+    own = record["rank_params"][1]
+    assert first["total"] > last["total"]
+    assert first["total"] / record["rank_params"][0] < last["total"] / own
+    (line,) = (one for one in describe_run(record).splitlines() if one.startswith("  peak "))
+    assert f" {last['total'] / own:.4g} bytes a parameter: in the {last['phase']} of layer 1 in " in line
+    assert f" {last['by_kind']['activation']} activation" in line
+
+
 def test_a_gradient_of_nothing_but_zeros_can_be_compared(settings: dict[str, Any]) -> None:
     x, y = np.zeros((8, 3)), np.arange(8) % 2
     what = Job(
