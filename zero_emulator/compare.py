@@ -158,7 +158,7 @@ def _beside_serial(
         updated = [loss for at, loss in enumerate(outcome.losses, start=1) if at not in skipped]
         found[name] = (
             largest_difference(outcome.weights, weights),
-            float(np.max(np.abs(np.subtract(updated, losses)), initial=0.0)),
+            largest_difference([np.array(updated)], [np.array(losses)]),
             distance(outcome.weights, weights) / way,
             _gradient_error(config, dataset, outcome, frozen),
         )

@@ -187,17 +187,17 @@ def test_an_expert_whose_owner_skips_an_update_and_denies_it_has_other_bits_than
 ) -> None:
     """Its copies gather the same old block, and rank 0 never sees it: only ranks 1 and 3 have the expert."""
     expected = trained("ddp")
-    update = Zero1.update
+    update_layers = Zero1.update_layers
 
-    def skipping(self: Zero1, iteration: int) -> None:
+    def skipping(self: Zero1, scale: float) -> None:
         layers = self.layers
         if self.comm.rank == 1:
             layers[2].version += 1
             self.layers = [layers[0], layers[1], layers[3]]
-        update(self, iteration)
+        update_layers(self, scale)
         self.layers = layers
 
-    monkeypatch.setattr(Zero1, "update", skipping)
+    monkeypatch.setattr(Zero1, "update_layers", skipping)
     outcomes = {"ddp": expected, "zero1": trained("zero1")}
     nothing = dict.fromkeys(outcomes, 0.0)
     comparison = Comparison(outcomes, nothing, nothing, nothing, nothing, {})

@@ -151,17 +151,17 @@ def test_a_view_that_is_used_after_its_release_is_poisoned(refuted: Any, monkeyp
 
 def skip_in_silence(monkeypatch: Any, kind: type[Strategy]) -> None:
     """Rank 1 does not update layer 0 in iteration 2, and its version says that it did."""
-    update = kind.update
+    update_layers = kind.update_layers
 
-    def skipping(self: Strategy, iteration: int) -> None:
+    def skipping(self: Strategy, scale: float) -> None:
         layers = self.layers
-        if self.comm.rank == 1 and self.updates == 1:
+        if self.comm.rank == 1 and self.updates == 2:
             self.layers = layers[1:]
             layers[0].version += 1
-        update(self, iteration)
+        update_layers(self, scale)
         self.layers = layers
 
-    monkeypatch.setattr(kind, "update", skipping)
+    monkeypatch.setattr(kind, "update_layers", skipping)
 
 
 def test_a_rank_that_skips_an_update_and_denies_it_has_other_parameters(

@@ -47,16 +47,16 @@ def test_a_rank_that_skips_an_update_is_found_out_by_all(
     told: Any, monkeypatch: Any, world_size: int, strategy: str, iteration: int
 ) -> None:
     """Even in the last iteration, after which no forward comes."""
-    update, culprit = Strategy.update, world_size - 1
+    update_layers, culprit = Strategy.update_layers, world_size - 1
 
-    def skipping(self: Strategy, at: int) -> None:
+    def skipping(self: Strategy, scale: float) -> None:
         layers = self.layers
-        if self.comm.rank == culprit and self.updates + 1 == iteration:
+        if self.comm.rank == culprit and self.updates == iteration:
             self.layers = [layers[0], *layers[2:]]
-        update(self, at)
+        update_layers(self, scale)
         self.layers = layers
 
-    monkeypatch.setattr(Strategy, "update", skipping)
+    monkeypatch.setattr(Strategy, "update_layers", skipping)
     versions = [iteration] * culprit + [iteration - 1]
     assert told(strategy) == (1, versions, iteration)
 
