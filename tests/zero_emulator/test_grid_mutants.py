@@ -112,7 +112,7 @@ def test_rows_of_another_place_differ_from_serial(
     def misplaced(self: Trainer, *arguments: Any) -> None:
         init(self, *arguments)
         if self.comm.rank in victims:
-            self.share = replace(self.share, place=0)
+            self.share = replace(self.share, stage_position=0)
 
     monkeypatch.setattr(Trainer, "__init__", misplaced)
     assert refuted("zero1", **PIPELINE) == {"serial"}
