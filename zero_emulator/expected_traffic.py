@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -155,6 +156,8 @@ def _by_uses(
 ) -> Iterator[tuple[tuple[Use, ...], list[Held]]]:
     """These layers by the collectives that they take part in: all alike, unless each chunk has its runs."""
     if not theory.CLAIMED[config.strategy].reduces_runs:
+        if config.keep_views == "last" and held[-1] is not share.held[-1]:  # another class has that layer
+            config = replace(config, keep_views="none")
         yield training_uses(config), list(held)
         return
     num_runs = Counter(chunk for chunk, _ in runs(share.order))

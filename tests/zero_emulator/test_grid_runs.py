@@ -75,6 +75,11 @@ EXACT = {
     "experts in shards of 1": Row(
         4, ("zero1", "zero3"), {"expert": 2, "experts": 2, "shard_size": 1, "clip": 0.05, "iterations": 1}
     ),
+    "the last view kept, beside experts": Row(
+        4,
+        ("zero3",),
+        {"keep_views": "last", "expert": 2, "experts": 2, "micro_batches": 2, "iterations": 1},
+    ),
     "other algorithms": Row(
         4, ("zero1", "zero3"), {"shard_size": 2, "algorithm": ("direct", "all_reduce=tree")}
     ),
