@@ -74,8 +74,8 @@ def check_calls(
     for rank in range(1, transport.world_size):
         if (records[rank] != records[0]).any():
             raise CallMismatchError(
-                f"call #{call.number} differs between ranks: rank 0 calls {_text(records[0])}, "
-                f"rank {rank} calls {_text(records[rank])}{_where(records[0], records[rank])}"
+                f"call #{call.number} differs between ranks: {transport.tell(0)} calls {_text(records[0])}, "
+                f"{transport.tell(rank)} calls {_text(records[rank])}{_where(records[0], records[rank])}"
             )
 
 

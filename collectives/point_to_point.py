@@ -112,8 +112,9 @@ class PointToPoint:
         found = np.empty(HEADER_BYTES, np.uint8)
         yield [self._post([], [(peer, found)], lane, _of_header(call))]
         if (found != header).any():  # and so the message itself is not looked for
+            own, other = map(self.comm.transport.tell, (self.comm.rank, peer))
             raise MessageMismatchError(
-                f"rank {self.comm.rank} receives {_text(header)} from rank {peer}, which sent {_text(found)}"
+                f"{own} receives {_text(header)} from {other}, which sent {_text(found)}"
             )
         if data.size:
             yield [self._post([], [(peer, data.view(np.uint8))], lane, Origin(call, 1, 0))]

@@ -22,7 +22,7 @@ def own_flights(transport: Transport, works: list[Flight]) -> list[Flight]:
 
 
 def _settle(transport: Transport, limit: float) -> None:
-    rank, in_flight = transport.rank, transport.in_flight
+    who, in_flight = transport.tell(transport.rank), transport.in_flight
 
     def to_settle(works: list[Flight]) -> list[Flight]:
         # A message between two ranks keeps its tags: it may be answered only after this.
@@ -31,10 +31,9 @@ def _settle(transport: Transport, limit: float) -> None:
     if not transport.wait_until(lambda: not to_settle(in_flight.works), limit):
         left = len(to_settle(in_flight.works))
         raise TransportError(
-            f"rank {rank} waited {limit:g} s for {left} collectives in flight, to use their tags again"
+            f"{who} waited {limit:g} s for {left} collectives in flight, to use their tags again"
         )
     if failed := to_settle(in_flight.failed):
         raise TransportError(
-            f"rank {rank} cannot use its tags again: {len(failed)} collectives have failed with messages "
-            "under way"
+            f"{who} cannot use its tags again: {len(failed)} collectives have failed with messages under way"
         )

@@ -131,9 +131,8 @@ class Work:
             self._waiting.append((lane, *step))
 
     def _timeout(self) -> CollectiveTimeoutError:
-        return CollectiveTimeoutError(
-            f"rank {self.transport.rank} waited {self.time_limit:g} s in {self.describe_wait()}"
-        )
+        who = self.transport.tell(self.transport.rank)
+        return CollectiveTimeoutError(f"{who} waited {self.time_limit:g} s in {self.describe_wait()}")
 
     def _conclude(self) -> None:
         if self.failure is not None:
@@ -145,8 +144,8 @@ class Work:
 def describe_wait(transport: Transport, pending: Pending, origin: Origin, call: Call) -> str:
     """Whom this rank waits for, in which step of what."""
     sends, recvs = transport.missing(pending)
-    whom = [f"for rank {', '.join(map(str, recvs))} to send"] if recvs else []
-    whom += [f"for rank {', '.join(map(str, sends))} to receive"] if sends else []
+    whom = [f"for {transport.tell(*recvs)} to send"] if recvs else []
+    whom += [f"for {transport.tell(*sends)} to receive"] if sends else []
     # Perhaps in its call check: but it is the call that the caller knows.
     stage = "" if origin.call.collective == call.collective else f" ({origin.call.collective})"
     return f"{call}{stage}, step {origin.step}, chunk {origin.chunk}: {' and '.join(whom)}"

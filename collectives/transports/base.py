@@ -87,11 +87,19 @@ class Transport(ABC):
         TransportError after ``limit`` seconds without news.
         """
 
+    def tell(self, *ranks: int) -> str:
+        """``rank 1, 2``: for a message, ranks of this transport, each with its world rank if that differs."""
+        names = (
+            f"{rank}" if rank == member else f"{rank} (world rank {member})"
+            for rank, member in ((rank, self.members[rank]) for rank in ranks)
+        )
+        return f"rank {', '.join(names)}"
+
     def agree(self, fault: str | None, limit: float | None = TIME_LIMIT) -> None:
         """Go on if no rank has a fault; otherwise ValueError on all of them. Set-up, and so not counted."""
         for rank, told in enumerate(self.exchange(fault, limit)):
             if told is not None:
-                raise ValueError(f"rank {rank} {told}")
+                raise ValueError(f"{self.tell(rank)} {told}")
 
     def close(self, limit: float | None = TIME_LIMIT) -> None:
         """Give back what the transport holds. Every rank calls it; any use after that is a ValueError."""

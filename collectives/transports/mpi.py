@@ -103,7 +103,7 @@ class MPITransport(Transport):
         suspects = {peer: data.size for peer, data in recvs for _ in self._pieces(data) if next(over)}
         faults = [f"rank {peer} sends more than the {size} bytes expected" for peer, size in suspects.items()]
         return (
-            f"rank {self.rank} in {call}, step {step}, chunk {chunk}: "
+            f"{self.tell(self.rank)} in {call}, step {step}, chunk {chunk}: "
             f"{' or '.join(faults) or f'MPI has failed ({error})'}: check=True tells which calls differ"
         )
 
@@ -144,7 +144,7 @@ class MPITransport(Transport):
     def _wait(self, request: MPI.Request, limit: float | None, what: str = "exchange") -> None:
         if not self.wait_until(request.Test, limit):
             _abandoned.append(request)
-            raise TransportError(f"rank {self.rank} waited {limit:g} s for the other ranks to {what}")
+            raise TransportError(f"{self.tell(self.rank)} waited {limit:g} s for the other ranks to {what}")
 
     def close(self, limit: float | None = TIME_LIMIT) -> None:
         super().close(limit)

@@ -159,7 +159,7 @@ class ThreadTransport(Transport):
             return len(values) == self.world_size
 
         if not self.wait_until(complete, limit):
-            raise TransportError(f"rank {self.rank} waited {limit:g} s for the other ranks to exchange")
+            raise TransportError(f"{self.tell(self.rank)} waited {limit:g} s for the other ranks to exchange")
         self._world.exchanges.pop(key, None)  # every rank holds the values by now
         return [pickle.loads(values[rank]) for rank in range(self.world_size)]
 

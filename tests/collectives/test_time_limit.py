@@ -6,8 +6,10 @@ import time
 import numpy as np
 import pytest
 
-from collectives.communicator import Communicator
-from collectives.transports.base import TransportError
+from collectives.call_check import CallMismatchError
+from collectives.communicator import IN_PLACE, Communicator
+from collectives.point_to_point import MessageMismatchError, PointToPoint
+from collectives.transports.base import Transport, TransportError
 from collectives.transports.threads import run_threads
 from collectives.work import CollectiveTimeoutError
 
@@ -67,3 +69,38 @@ def test_an_exchange_with_an_absent_rank_ends_too() -> None:
     start = time.monotonic()
     run_threads(2, body)
     assert time.monotonic() - start < LIMIT + 3
+
+
+def test_what_goes_wrong_in_a_part_of_the_world_is_told_with_world_ranks() -> None:
+    """Ranks 3 and 1 of the world, in this order, are ranks 0 and 1 of their part."""
+
+    def body(transport: Transport) -> list[str]:
+        comm = Communicator(transport, time_limit=20)
+        part = comm.split(comm.rank % 2, -comm.rank)
+        assert part is not None
+        messages, told = PointToPoint(part), []
+        if comm.rank == 1:
+            part.time_limit = LIMIT
+            with pytest.raises(CollectiveTimeoutError) as late:
+                messages.receive(np.ones(1), 0, "it").wait()
+            told.append(str(late.value))
+        comm.exchange(None)
+        part.time_limit = 20
+        if comm.rank == 3:
+            messages.send(np.ones(1), 1, "it").wait()
+            messages.send(np.ones(1), 1, "another")
+        if comm.rank == 1:
+            with pytest.raises(MessageMismatchError) as mismatch:
+                messages.receive(np.ones(1), 0, "that").wait()
+            told.append(str(mismatch.value))
+        if comm.rank % 2:
+            with pytest.raises(CallMismatchError) as differ:
+                part.all_reduce(IN_PLACE, np.ones(comm.rank)).wait()
+            told.append(str(differ.value))
+        return told
+
+    late, mismatch, differ = run_threads(4, body)[1]
+    assert late.startswith("rank 1 waited 0.1 s in")
+    assert late.endswith("for rank 0 (world rank 3) to send")
+    assert re.match(r"rank 1 receives .* from rank 0 \(world rank 3\), which sent ", mismatch)
+    assert re.search(r": rank 0 \(world rank 3\) calls .*, rank 1 calls ", differ)

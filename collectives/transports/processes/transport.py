@@ -110,7 +110,7 @@ class ProcessTransport(Transport):
             -self._exchanges,  # a tag that no call takes
         )
         if not self.wait_until(lambda: self.landed(pending), limit):
-            raise TransportError(f"rank {self.rank} waited {limit:g} s for the other ranks to exchange")
+            raise TransportError(f"{self.tell(self.rank)} waited {limit:g} s for the other ranks to exchange")
 
     def close(self, limit: float | None = TIME_LIMIT) -> None:
         super().close(limit)
