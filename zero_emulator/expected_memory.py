@@ -135,10 +135,10 @@ def too_large(config: RunConfig, partition: Partition) -> dict[str, int]:
 def advise(config: RunConfig, partition: Partition) -> str:
     """What to do where a strategy does not fit: stream the reference, or take one that does."""
     streamed = _streamed(config)
-    if _accumulators(config, partition.share(0)):
-        return "an accumulator is one of two slots: take --chunks of fewer layers, or more micro-batches"
     if not knows_peak(config, partition):
-        return "take more ranks, or more micro-batches" + (", or --reference-on host" if streamed else "")
+        smaller = ", or --chunks of fewer layers" if theory.CLAIMED[config.strategy].reduces_runs else ""
+        on_host = ", or --reference-on host" if streamed else ""
+        return f"take more ranks, or more micro-batches{smaller}{on_host}"
     if streamed is not None and config.strategy not in too_large(streamed, partition):
         return (
             f"{config.strategy} holds {peaks(config, partition)[config.strategy]} on "
@@ -152,6 +152,14 @@ def advise(config: RunConfig, partition: Partition) -> str:
         return f"{config.strategy} holds {held[config.strategy]} {ranks}; what fits is {', '.join(fit)}"
     least = min(held, key=lambda name: held[name])
     return f"even {least} holds {held[least]} {ranks}: take more ranks, or more micro-batches"
+
+
+def advise_host(config: RunConfig) -> str:
+    """What to do where the host has not the room for what is kept there."""
+    less = [f"drop --offload {name}" for name in dict.fromkeys(config.offload)]
+    if config.reference is not None and config.reference.on == "host":
+        less.append("--reference-on device")
+    return " or ".join(["take a larger --host-memory", *less])
 
 
 def _streamed(config: RunConfig) -> RunConfig | None:

@@ -15,7 +15,7 @@ from zero_emulator.axes import Axes, make_axes
 from zero_emulator.batches import global_batches
 from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
-from zero_emulator.expected_memory import advise
+from zero_emulator.expected_memory import advise, advise_host
 from zero_emulator.experts import CommunicatorPeers, part
 from zero_emulator.host import Host, on_host
 from zero_emulator.layer import Layer
@@ -60,9 +60,7 @@ class RankRun:
         partition = config.partition(dataset, transport.world_size)
         self.ledger = Ledger()
         self.meter = Meter(config.device_memory, partial(advise, config, partition))
-        self.host_meter = host_memory = Meter(
-            config.host_memory, lambda: "take more --ranks, or offload less", place="host"
-        )
+        self.host_meter = host_memory = Meter(config.host_memory, partial(advise_host, config), place="host")
         self.comm = Communicator(
             MeteredTransport(transport, self.ledger),
             time_limit=config.time_limit,

@@ -211,7 +211,10 @@ def test_a_reference_that_no_machine_could_read_is_refused_by_name(
 
 def test_a_host_that_is_too_small_for_the_reference_says_so(toy: Dataset, settings: dict[str, Any]) -> None:
     config = RunConfig(**settings, reference=told("host"), host_memory=100)
-    with pytest.raises(HostMemoryError, match="of the 100 of --host-memory are taken"):
+    taken = "of the 100 of --host-memory are taken"
+    with pytest.raises(
+        HostMemoryError, match=f"{taken}.*: take a larger --host-memory or --reference-on device"
+    ):
         run_threads(1, partial(run, config, toy, frozen=frozen(config)))
 
 

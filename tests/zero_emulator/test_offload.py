@@ -12,6 +12,7 @@ from collectives.transports.delaying import DelayingTransport
 from collectives.transports.threads import run_threads
 from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
+from zero_emulator.expected_memory import advise
 from zero_emulator.judge import faults
 from zero_emulator.meter import DeviceMemoryError, HostMemoryError
 from zero_emulator.offload import Copier, Slot, SlotError
@@ -123,14 +124,28 @@ def test_a_device_that_has_no_room_for_gradients_trains_with_two_chunks_of_them(
     assert found_faults(trained(replace(config, offload=("gradients",), device_memory=least), toy), toy) == []
     with pytest.raises(DeviceMemoryError):
         trained(replace(config, device_memory=least), toy)
-    with pytest.raises(DeviceMemoryError, match=r"accumulator.* is one of two slots"):
+    with pytest.raises(
+        DeviceMemoryError, match=r"do not fit .*: take more ranks, .* --chunks of fewer layers"
+    ):
         trained(replace(config, offload=("gradients",), device_memory=least - 1), toy)
 
 
-def test_a_host_has_a_limit_of_its_own(toy: Dataset) -> None:
+def test_a_host_has_a_limit_of_its_own_and_says_which_options_fill_it(toy: Dataset) -> None:
     config = config_of(offload=BOTH, host_memory=1000)
-    with pytest.raises(HostMemoryError, match="of the 1000 of --host-memory are taken"):
+    taken = "of the 1000 of --host-memory are taken, .*: take a larger --host-memory"
+    with pytest.raises(
+        HostMemoryError, match=rf"{taken} or drop --offload gradients or drop --offload optimizer"
+    ):
         trained(config, toy)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "chunks"), [("zero2", ""), ("pipeline_zero2", ", or --chunks of fewer layers")]
+)
+def test_smaller_chunks_are_advised_where_slots_hold_chunks(toy: Dataset, strategy: str, chunks: str) -> None:
+    config = config_of(strategy, offload=("gradients",))
+    advice = advise(config, config.partition(toy, 2))
+    assert advice == f"take more ranks, or more micro-batches{chunks}"
 
 
 def test_a_host_that_is_too_small_for_what_passes_says_when(toy: Dataset, monkeypatch: Any) -> None:
