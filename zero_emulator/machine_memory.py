@@ -35,7 +35,7 @@ def least_bytes(config: RunConfig, dataset: Dataset, world_size: int) -> dict[st
     rows = config.batch_size // config.micro_batches // world_size
     return {
         # Every rank draws the whole model, and takes its part of it.
-        f"--hidden {','.join(map(str, config.hidden))}": persistent + number * partition.num_params,
+        _of_model(config): persistent + number * partition.num_params,
         f"--batch-size {config.batch_size}": (
             persistent + number * rows * sum(layer.outputs for layer in partition.layers)
         ),
@@ -43,6 +43,15 @@ def least_bytes(config: RunConfig, dataset: Dataset, world_size: int) -> dict[st
         f"--data {dataset.name}": persistent + number * dataset.train_x.size,
         f"--iterations {config.iterations}": REPORTED_BYTES * (world_size - 1) * config.iterations,
     }
+
+
+def _of_model(config: RunConfig) -> str:
+    """What makes the model as large as it is."""
+    widths = f"--hidden {','.join(map(str, config.hidden))}"
+    if not config.experts:
+        return widths
+    inside = "" if config.expert_hidden is None else f" and --expert-hidden {config.expert_hidden}"
+    return f"{widths} with --experts {config.experts}{inside}"
 
 
 def _reference_bytes(config: RunConfig, persistent: int) -> dict[str, int]:

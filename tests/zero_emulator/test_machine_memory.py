@@ -71,3 +71,12 @@ def test_more_than_the_machine_has_is_refused_and_less_is_not(toy: Dataset, monk
 
 def test_the_machine_has_some_memory() -> None:
     assert 2**27 < machine_bytes() < 2**50
+
+
+@pytest.mark.parametrize(("inside", "named"), [(None, ""), (10**9, " and --expert-hidden 1000000000")])
+def test_experts_that_no_machine_could_hold_are_refused_by_name(
+    toy: Dataset, inside: int | None, named: str
+) -> None:
+    config = RunConfig(hidden=(10**6,) if inside is None else (4,), experts=8, expert_hidden=inside)
+    with pytest.raises(ValueError, match=rf"^--hidden \d+ with --experts 8{named} take"):
+        check_memory(config, toy, 2, ranks_here=2)
