@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,18 +28,8 @@ from zero_emulator.precision import Precision
 from zero_emulator.strategies.agreement import all_finite, global_square_sum
 from zero_emulator.strategies.host_update import WeightsBack, gradients_for
 from zero_emulator.strategies.options import DEFAULTS, StrategyOptions
+from zero_emulator.strategies.own_layers import make_groups, make_layers
 from zero_emulator.strategies.versions import Versions, check_versions
-from zero_emulator.update_parts import Groups, block_parts, whole_parts
-
-
-class Group(NamedTuple):
-    """A layer's number in the model, and with whom this rank has it."""
-
-    number: int
-    sharers: Communicator
-    """Those who shard one copy of it."""
-    twins: Communicator | None
-    """Those who keep the same shard of other copies."""
 
 
 class Strategy(ABC):
@@ -71,23 +61,11 @@ class Strategy(ABC):
         self.meters = (self.meter,) if host is None else (self.meter, host.meter)
         self.comm, self.precision, self.options = comm, precision, options
         self.share = partition.share(comm.rank)
-        axes = axes or make_axes(comm, partition.grid)
         initial = initial_parameters(partition.layers, seed, dtype_of(precision.compute))
-        self.groups: list[Group] = []
-        self.layers: list[LayerParams] = []
-        matrix_groups: dict[Communicator, Groups] = {}
-        for held in self.share.held:
-            sharers = axes.data(held.sharers)
-            twins = axes.data(held.twins) if len(held.twins) > 1 else None
-            self.groups.append(Group(held.layer, sharers, twins))
-            among = matrix_groups.setdefault(sharers, Groups(sharers))
-            rules, moment = optimizer.rules(held.plan.layout), dtype_of(precision.moment)
-            sharded = self.stage >= SHARDED_FROM["moment"]
-            parts = block_parts(rules, held.sizes, among, moment) if sharded else whole_parts(rules, moment)
-            params = initial[held.layer][held.place]
-            self.layers.append(
-                LayerParams(params, held.sizes, sharers.rank, self.stage, precision, parts, self.meter, host)
-            )
+        self.groups = make_groups(self.share, axes or make_axes(comm, partition.grid))
+        self.layers = make_layers(
+            self.share, self.groups, initial, self.stage, precision, optimizer, self.meter, host
+        )
         self.buffers = Buffers(self.meter, poison=options.poison)
         self.opened: Array | None = None  # the view of the layer between its hooks
         self.written: Array | None = None  # the gradient that backward writes, until a hook takes it
