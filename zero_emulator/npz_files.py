@@ -41,6 +41,10 @@ def read_npz(
 
     ``writer`` is what makes such a file.
     """
+    start = file.read(6)
+    if not start.startswith((b"PK\3\4", b"PK\5\6", b"\x93NUMPY")):  # numpy would talk of pickles
+        raise DataError(f"{path}: not a .npz file (it starts with {start!r}): write it with {writer}")
+    file.seek(0)
     try:
         archive = np.load(file, allow_pickle=False)
     except Exception as fault:  # numpy, zipfile and zlib each have errors of their own for a broken file
