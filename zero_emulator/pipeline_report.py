@@ -80,7 +80,7 @@ def _notes(messages: bool) -> list[str]:
         "F0.1, B0.1: forward and backward of chunk 0 on micro-batch 1; | goes on",
         "bubble: the share of all units in which a stage is idle",
         "activations held: of forwards whose backward is still to come, the most at once",
-        "runs of backwards: of one chunk, following one another; ZeRO-2 reduces their gradients together",
+        "runs of backwards: of one chunk, following one another; pipeline_zero2 reduces the sum of each",
     ]
     if messages:
         notes += [

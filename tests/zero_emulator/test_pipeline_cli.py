@@ -25,7 +25,7 @@ runs of backwards        1        1
 F0.1, B0.1: forward and backward of chunk 0 on micro-batch 1; | goes on
 bubble: the share of all units in which a stage is idle
 activations held: of forwards whose backward is still to come, the most at once
-runs of backwards: of one chunk, following one another; ZeRO-2 reduces their gradients together
+runs of backwards: of one chunk, following one another; pipeline_zero2 reduces the sum of each
 """
 
 OF_A_STAGE = """\
