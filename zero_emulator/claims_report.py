@@ -22,7 +22,8 @@ def notes_on_claims(config: Json, strategies: Collection[str]) -> list[str]:
         notes.append(f"the claims are for one micro-batch: with {many} {', '.join(more)}")
     sharers = ", ".join(name for name in strategies if is_sharded(name, "moment"))
     if UPDATES[config["optimizer"]].whole_matrices and config["cut"] == "even" and sharers:
-        notes.append(f"{config['optimizer']}: {sharers} gather the updates of matrices that ranks share, too")
+        optimizer = config["optimizer"]
+        notes.append(f"{optimizer}: updates of matrices that ranks share are gathered, too, in {sharers}")
     gatherers = ", ".join(name for name in strategies if is_sharded(name, "weight"))
     if config["keep_views"] != "none" and gatherers:
         notes.append(f"views that stay from forward to backward: fewer gathers than claimed in {gatherers}")

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from collectives.transports.threads import run_threads
+from zero_emulator.claims_report import notes_on_claims
 from zero_emulator.config import RunConfig
 from zero_emulator.data import Dataset
 from zero_emulator.jobs import Job
@@ -271,6 +273,13 @@ def test_the_peak_and_what_is_in_it_are_of_the_same_rank(job: Any) -> None:
     (line,) = (one for one in describe_run(record).splitlines() if one.startswith("  peak "))
     assert f" {last['total'] / own:.4g} bytes a parameter: in the {last['phase']} of layer 1 in " in line
     assert f" {last['by_kind']['activation']} activation" in line
+
+
+def test_what_muon_gathers_is_noted_of_one_strategy_as_of_many() -> None:
+    config = asdict(RunConfig(optimizer="muon"))
+    for strategies, named in ((["zero3"], "zero3"), (["ddp", "zero1", "zero2"], "zero1, zero2")):
+        (note,) = notes_on_claims(config, strategies)
+        assert note == f"muon: updates of matrices that ranks share are gathered, too, in {named}"
 
 
 def test_a_gradient_of_nothing_but_zeros_can_be_compared(settings: dict[str, Any]) -> None:
